@@ -1,0 +1,19 @@
+"""The RecordCallFailure state: a call that failed outside its function gets its result."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from stepagent.tools.execution import record_failure
+
+
+class CallFailure(BaseModel):
+    run_id: str
+    call_id: str
+    error: str
+
+
+def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
+    failure = CallFailure.model_validate(event)
+    record_failure(failure.run_id, failure.call_id, failure.error)
+    return {}

@@ -1,0 +1,56 @@
+"""The route that streams: chat completions, as a Starlette application behind the Lambda Web Adapter."""
+
+import asyncio
+import json
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from stepagent.api import shapes
+from stepagent.api.chat import stream_chat, whole_chat
+from stepagent.api.requests import MAX_BODY_BYTES, read_chat_request
+from stepagent.api.service import say
+from stepagent.errors import BodyTooLarge, RequestError
+from stepagent.runs import Principal
+
+_NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+async def complete_chat(request: Request) -> Response:
+    chat = read_chat_request(await _read_body(request))
+    following = await asyncio.to_thread(say, chat, _principal(request))
+    headers = {"X-StepAgent-Run-Id": following.run.run_id}
+    if chat.stream:
+        return StreamingResponse(
+            stream_chat(chat, following), media_type="text/event-stream", headers=headers | _NO_BUFFERING
+        )
+    body = await whole_chat(following)
+    return JSONResponse(body, status_code=502 if "error" in body else 200, headers=headers)
+
+
+async def _read_body(request: Request) -> bytes:
+    """The body, read no further than the limit."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise BodyTooLarge(f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
+    return body
+
+
+def _principal(request: Request) -> Principal:
+    """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
+    context = json.loads(request.headers["x-amzn-request-context"])
+    return Principal(context["authorizer"]["principalId"])
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)  # registered for this class alone
+    return JSONResponse(shapes.refusal(error), status_code=error.http_status)
+
+
+app = Starlette(
+    routes=[Route("/chat/completions", complete_chat, methods=["POST"])], exception_handlers={RequestError: refuse}
+)

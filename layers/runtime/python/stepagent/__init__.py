@@ -1,0 +1,1 @@
+"""StepAgent: a serverless runtime for LLM agents on AWS."""

@@ -1,0 +1,118 @@
+"""A followed run as a chat completion, streamed or whole, plain or with detail events."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from stepagent.api import shapes
+from stepagent.api.follow import Progress, follow
+from stepagent.api.requests import ChatRequest
+from stepagent.api.service import Following, read_run
+from stepagent.runs import Run, RunStatus
+from stepagent.store.journal import Event
+
+
+class Transcript:
+    """What a person sees of a run, event by event. Texts of different turns stand apart."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning = ""
+        self._new_paragraph = False
+
+    def add(self, event: Event) -> dict[str, str]:
+        """The delta that an event adds, {} for none."""
+        if event.type == "turn.started":
+            self._new_paragraph = bool(self.text)
+        if event.type == "interaction.required":
+            return self._speak(event.data["description"], apart=True)
+        if event.type != "message.delta":
+            return {}
+        if reasoning := event.data.get("reasoning"):
+            self.reasoning += reasoning
+            return {"reasoning_content": reasoning}
+        return self._speak(event.data["text"], apart=self._new_paragraph)
+
+    def _speak(self, text: str, *, apart: bool) -> dict[str, str]:
+        said = f"\n\n{text}" if apart and self.text else text
+        self.text += said
+        self._new_paragraph = False
+        return {"content": said}
+
+
+async def stream_chat(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
+    """Server-sent events of a run; always closed by `[DONE]`."""
+    run, answer = following.run, "answer" if request.detail else ""
+    progress, transcript = Progress(), Transcript()
+    yield shapes.sse(shapes.chunk(run, {"role": "assistant", "content": ""}, stepagent=shapes.extension(run)), answer)
+    async for event in follow(run.run_id, following.after, progress):
+        if event is None:
+            yield shapes.KEEP_ALIVE
+            continue
+        if delta := transcript.add(event):
+            yield shapes.sse(shapes.chunk(run, delta), answer)
+        if request.detail:
+            for name, data in _details(event):
+                yield shapes.sse(data, name)
+    for part in _closing(request, read_run(run.run_id, run.owner), progress):
+        yield part
+    yield shapes.DONE
+
+
+async def whole_chat(following: Following) -> dict[str, Any]:
+    """The chat completion of a run that has ended or waits; an error object where it failed."""
+    run, progress, transcript = following.run, Progress(), Transcript()
+    async for event in follow(run.run_id, following.after, progress):
+        if event is not None:
+            transcript.add(event)
+    run = read_run(run.run_id, run.owner)
+    if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+        return shapes.failure(run.failure) | {"stepagent": shapes.extension(run)}
+    return shapes.completion(run, transcript.text, transcript.reasoning, stepagent=_standing(run, progress))
+
+
+def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[bytes]:
+    answer = "answer" if request.detail else ""
+    if request.detail:
+        yield shapes.sse(_responses(run), "flowResponses")
+    if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+        broken = shapes.failure(run.failure) | {"stepagent": shapes.extension(run)}
+        yield shapes.sse(broken, "error" if request.detail else "")
+        return
+    yield shapes.sse(shapes.chunk(run, {}, "stop", stepagent=_standing(run, progress)), answer)
+    if request.stream_options and request.stream_options.include_usage:
+        counted = {**shapes.envelope(run, "chat.completion.chunk"), "choices": [], "usage": shapes.usage(run.usage)}
+        yield shapes.sse(counted, answer)
+
+
+def _standing(run: Run, progress: Progress) -> dict[str, Any]:
+    """How the run stands, with the questions that wait for an answer."""
+    questions = list(progress.questions.values()) if progress.waits else []
+    return {**shapes.extension(run), "interactions": questions}
+
+
+def _responses(run: Run) -> list[dict[str, Any]]:
+    return [
+        {
+            "moduleName": run.agent.name,
+            "model": run.agent.model,
+            "toolCallInputTokens": run.usage.input_tokens,
+            "toolCallOutputTokens": run.usage.output_tokens,
+        }
+    ]
+
+
+def _details(event: Event) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The named events that `detail` adds for one event of the journal."""
+    data = event.data
+    match event.type:
+        case "turn.started":
+            yield "flowNodeStatus", {"status": "running", "name": f"turn {data['turn']}"}
+        case "tool.started":
+            name = {"id": data["id"], "toolName": data["name"], "functionName": data["name"]}
+            yield "toolCall", {"tool": {**name, "params": "", "response": ""}}
+            yield "toolParams", {"tool": {"id": data["id"], "params": data["arguments"]}}
+        case "tool.completed":
+            yield "toolResponse", {"tool": {"id": data["id"], "response": data["text"], "isError": data["is_error"]}}
+        case "interaction.required":
+            params = {"description": data["description"]}
+            yield "interactive", {"interactive": {"type": data["type"], "params": params, "id": data["interaction_id"]}}

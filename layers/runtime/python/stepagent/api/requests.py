@@ -1,0 +1,126 @@
+"""What clients send, checked; refusals name the field."""
+
+import json
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from stepagent.errors import BodyTooLarge, InvalidRequest
+from stepagent.messages import AssistantMessage, Message, UserMessage
+
+MAX_BODY_BYTES = 256 * 1024
+
+
+class _Body(BaseModel):
+    """Unknown fields are refused by name: a client must not believe that we do what we ignore."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+BodyT = TypeVar("BodyT", bound=_Body)
+
+
+class TextPart(_Body):
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Body):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+
+
+class StreamOptions(_Body):
+    include_usage: bool = False
+
+
+class ChatRequest(_Body):
+    """A chat completion as OpenAI clients ask for it; `model` names an agent."""
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    n: Literal[1] = 1
+    user: str | None = None
+    session_id: str | None = Field(
+        None, min_length=1, max_length=128, validation_alias=AliasChoices("session_id", "chatId")
+    )
+    detail: bool = False
+
+    @property
+    def system(self) -> str:
+        return "\n\n".join(message.text for message in self.messages if message.role in ("system", "developer"))
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    def conversation(self) -> list[Message]:
+        """What is new. A session knows what was said before, so only what follows the last reply counts there."""
+        said = [message for message in self.messages if message.role in ("user", "assistant")]
+        if self.session_id:
+            replies = [index for index, message in enumerate(said) if message.role == "assistant"]
+            said = said[replies[-1] + 1 if replies else 0 :]
+        return [
+            UserMessage(text=message.text) if message.role == "user" else AssistantMessage(text=message.text)
+            for message in said
+        ]
+
+
+class AnswerRequest(_Body):
+    """A person's answer to an interaction."""
+
+    answer: Annotated[str, Field(min_length=1)]
+
+
+def read_chat_request(body: bytes) -> ChatRequest:
+    """Reads and checks the body of a chat completion.
+
+    Raises:
+        BodyTooLarge: more than 256 KB.
+        InvalidRequest: anything else that is wrong; the message and `param` name the field.
+    """
+    request = _read(body, ChatRequest)
+    if request.messages[-1].role != "user" or not request.messages[-1].text.strip():
+        raise InvalidRequest("The last message must come from the user and must not be blank.", "messages")
+    return request
+
+
+def read_answer_request(body: bytes) -> AnswerRequest:
+    """Reads and checks the body of an answer. Raises as `read_chat_request` does."""
+    return _read(body, AnswerRequest)
+
+
+def _read(body: bytes, kind: type[BodyT]) -> BodyT:
+    if len(body) > MAX_BODY_BYTES:
+        raise BodyTooLarge(f"The body has {len(body)} bytes; at most {MAX_BODY_BYTES} are taken.")
+    try:
+        content = json.loads(body.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False, include_input=False)[0]) from error
+
+
+def _refusal(problem: Any) -> InvalidRequest:
+    param = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter")
+    return InvalidRequest(f"{param!r}: {problem['msg']}.", param)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,87 @@
+"""OpenAI's shapes: chunks, completions, models and errors."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from stepagent.agents import AgentSpec
+from stepagent.errors import RequestError
+from stepagent.runs import Failure, Run, Usage
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+def sse(data: Any, event: str = "") -> bytes:
+    """One server-sent event. JSON escapes line ends, so the data is always one line."""
+    name = f"event: {event}\n" if event else ""
+    return f"{name}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+
+
+def envelope(run: Run, kind: str) -> dict[str, Any]:
+    """What all chunks of one reply share."""
+    created = int(run.created_at.timestamp())
+    return {"id": f"chatcmpl-{run.run_id}", "object": kind, "created": created, "model": run.agent.name}
+
+
+def chunk(run: Run, delta: Mapping[str, Any], finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    return {**envelope(run, "chat.completion.chunk"), "choices": [choice], **more}
+
+
+def completion(run: Run, text: str, reasoning: str, **more: Any) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {**envelope(run, "chat.completion"), "choices": [choice], "usage": usage(run.usage), **more}
+
+
+def usage(counted: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": counted.input_tokens,
+        "completion_tokens": counted.output_tokens,
+        "total_tokens": counted.input_tokens + counted.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": counted.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": counted.reasoning_tokens},
+    }
+
+
+def extension(run: Run) -> dict[str, Any]:
+    """Our own field beside OpenAI's: which run this is and how it stands."""
+    return {
+        "run_id": run.run_id,
+        "session_id": run.session_id,
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "turns": run.turns,
+    }
+
+
+def models(agents: Mapping[str, AgentSpec]) -> dict[str, Any]:
+    """The list of models, which are agents here."""
+    rows = [
+        {"id": agent.name, "object": "model", "created": 0, "owned_by": "stepagent", "description": agent.description}
+        for agent in agents.values()
+    ]
+    return {"object": "list", "data": rows}
+
+
+def run_view(run: Run) -> dict[str, Any]:
+    """A run as its owner may see it."""
+    shown = run.model_dump(mode="json", exclude={"owner", "agent", "tools", "system", "usage", "pending"})
+    return {"object": "run", "agent": run.agent.name, **shown, "usage": usage(run.usage), "interactions": run.pending}
+
+
+def error_body(message: str, kind: str, code: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def refusal(error: RequestError) -> dict[str, Any]:
+    return error_body(error.message, "invalid_request_error", error.error_code, error.param)
+
+
+def failure(why: Failure | None) -> dict[str, Any]:
+    """The error object of a run that failed."""
+    known = why or Failure(code="internal_error", message="The run failed.")
+    return error_body(known.message, "run_failed", known.code)

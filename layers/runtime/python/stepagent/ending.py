@@ -1,0 +1,64 @@
+"""How a run ends: its record is closed once, and whoever follows it is told once."""
+
+from stepagent.errors import NotFound
+from stepagent.journal import Journal
+from stepagent.runs import ENDED, Failure, Outcome, Run, RunKey, RunStatus, StopReason
+from stepagent.store.journal import EventType
+from stepagent.store.questions import close_question
+from stepagent.store.runs import close_run, load_run
+
+_EVENTS: dict[RunStatus, EventType] = {
+    RunStatus.COMPLETED: "run.completed",
+    RunStatus.FAILED: "run.failed",
+    RunStatus.CANCELLED: "run.cancelled",
+}
+_EXPLANATIONS = {
+    "States.Timeout": "A step of the run took longer than it may.",
+    "Sandbox.Timedout": "A function of the run took longer than it may.",
+    "States.DataLimitExceeded": "A step of the run produced more data than a state may hold.",
+    "ABORTED": "The run was stopped from outside.",
+    "TIMED_OUT": "The run took longer than it may.",
+    "LOST": "The execution of the run was lost.",
+}
+
+
+def announce_end(journal: Journal, outcome: Outcome) -> None:
+    """Writes the run's last event; the journal drops it where there is one."""
+    failure = outcome.failure.model_dump() if outcome.failure else None
+    journal.emit(_EVENTS[outcome.status], stop_reason=outcome.stop_reason, failure=failure)
+
+
+def announce_end_of(run: Run) -> None:
+    """Says the end of an ended run again, in case that whoever ended it did not come to saying it."""
+    with Journal(run.run_id) as journal:
+        announce_end(journal, outcome_of(run))
+
+
+def outcome_of(run: Run) -> Outcome:
+    return Outcome(run.status, run.stop_reason or StopReason.FAILED, run.answer, run.failure)
+
+
+def finalize(run_id: str, error: str) -> None:
+    """Closes a run that can no longer close itself, and tells its followers. Does nothing twice.
+
+    Args:
+        run_id: the run.
+        error: the name of the error that ended the execution, or the execution's status.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    run = load_run(RunKey.parse(run_id))
+    if run is None:
+        raise NotFound(f"There is no run {run_id}.")
+    if run.status not in ENDED:
+        close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(error)))
+        for question in run.pending:
+            close_question(question)
+        run = load_run(run.key) or run
+    announce_end_of(run)
+
+
+def _explain(error: str) -> Failure:
+    text = _EXPLANATIONS.get(error, f"A step of the run failed ({error}). The logs of its functions say why.")
+    return Failure(code="internal_error", message=text)

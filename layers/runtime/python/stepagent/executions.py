@@ -1,0 +1,48 @@
+"""Executions of the state machine: started, resumed, looked at."""
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING
+
+import boto3
+
+from stepagent.runs import RunId
+from stepagent.settings import settings
+
+if TYPE_CHECKING:
+    from types_boto3_stepfunctions.client import SFNClient
+
+
+@cache
+def _client() -> "SFNClient":
+    return boto3.client("stepfunctions")
+
+
+def start_execution(run_id: RunId) -> None:
+    """Starts the loop for a run. The execution bears the run's id, so a second start of the same run does nothing."""
+    try:
+        _client().start_execution(
+            stateMachineArn=settings().state_machine_arn, name=run_id, input=json.dumps({"run_id": run_id, "turn": 1})
+        )
+    except _client().exceptions.ExecutionAlreadyExists:
+        return
+
+
+def execution_is_alive(run_id: RunId) -> bool:
+    """Whether the loop of a run still goes on."""
+    arn = settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{run_id}"
+    try:
+        return _client().describe_execution(executionArn=arn)["status"] == "RUNNING"
+    except _client().exceptions.ExecutionDoesNotExist:
+        return False
+
+
+def resume_execution(task_token: str) -> bool:
+    """Lets the loop go on behind the state that waits with this token; False where none waits any more."""
+    try:
+        _client().send_task_success(taskToken=task_token, output="{}")
+    except (_client().exceptions.TaskTimedOut, _client().exceptions.TaskDoesNotExist):
+        return False
+    except _client().exceptions.InvalidToken:
+        return False
+    return True

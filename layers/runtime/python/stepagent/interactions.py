@@ -1,0 +1,107 @@
+"""Questions to people: asked with a task token, answered once."""
+
+import secrets
+from datetime import timedelta
+
+from stepagent.clock import now
+from stepagent.errors import Conflict, Expired, InvalidAnswer, NotFound
+from stepagent.executions import resume_execution
+from stepagent.journal import Journal, shown
+from stepagent.runs import (
+    Call,
+    CallKey,
+    CallResult,
+    CallStatus,
+    InteractionId,
+    Principal,
+    Question,
+    Run,
+    RunKey,
+)
+from stepagent.store.calls import load_call, settle_question, store_result
+from stepagent.store.questions import (
+    StoredQuestion,
+    ask_question,
+    claim_answer,
+    load_question,
+    replace_token,
+)
+from stepagent.store.runs import load_run
+
+_MAX_ANSWER_CHARS = 20_000
+_MAX_QUESTION_CHARS = 8_000  # the call's arguments keep all of it
+
+
+def ask(run_id: str, call_id: str, task_token: str) -> None:
+    """Shows a call's question to a person. A call that has its result lets the loop go on at once.
+
+    Raises:
+        NotFound: there is no such run or call.
+    """
+    run = load_run(RunKey.parse(run_id))
+    if run is None:
+        raise NotFound(f"There is no run {run_id}.")
+    stored = load_call(run.key, CallKey.parse(call_id))
+    if stored.call.status is CallStatus.DONE:
+        resume_execution(task_token)
+    elif stored.question:
+        replace_token(stored.question, task_token)
+    else:
+        _show(run, stored.call, task_token)
+
+
+def answer(interaction_id: str, principal: Principal, text: str) -> Question:
+    """Gives a question its answer and lets its run go on. The same answer again is the same success.
+
+    Raises:
+        NotFound: there is no such question, or it is another principal's.
+        InvalidAnswer: the answer is empty or too long; the question stays open.
+        Conflict: the question has another answer.
+        Expired: nobody waits for an answer any more.
+    """
+    found = load_question(InteractionId(interaction_id))
+    if found is None or found.question.owner != principal:
+        raise NotFound(f"There is no interaction {interaction_id}.")
+    if not text.strip() or len(text) > _MAX_ANSWER_CHARS:
+        raise InvalidAnswer(f"An answer has between 1 and {_MAX_ANSWER_CHARS} characters.", param="answer")
+    stored = claim_answer(found.question.interaction_id, text)
+    if stored.closed:
+        raise Expired(f"Interaction {interaction_id} has expired.")
+    if stored.question.answer != text:
+        raise Conflict(f"Interaction {interaction_id} has another answer.")
+    _settle(stored)
+    return stored.question
+
+
+def _show(run: Run, call: Call, task_token: str) -> None:
+    moment = now()
+    question = Question(
+        interaction_id=InteractionId(secrets.token_urlsafe(16)),
+        run_id=run.run_id,
+        call_id=call.call_id,
+        tool=call.name,
+        owner=run.owner,
+        type="text",
+        description=str(call.arguments.get("question", ""))[:_MAX_QUESTION_CHARS],
+        created_at=moment,
+        expires_at=moment + timedelta(seconds=call.timeout_s),
+    )
+    ask_question(run.key, question, task_token)
+    with Journal(run.run_id) as journal:
+        journal.emit(
+            "interaction.required", **question.model_dump(mode="json", exclude={"owner", "answer", "answered_at"})
+        )
+
+
+def _settle(stored: StoredQuestion) -> None:
+    """The answer becomes the result of the call that asked; every step may be repeated."""
+    question, run = stored.question, RunKey.parse(stored.question.run_id)
+    result = CallResult(text=question.answer or "", finished_at=now())
+    with Journal(question.run_id) as journal:
+        if store_result(run, CallKey.parse(question.call_id), result):
+            settle_question(run, question.interaction_id)
+            journal.emit("interaction.resolved", interaction_id=question.interaction_id)
+            journal.emit(
+                "tool.completed", id=question.call_id, name=question.tool, text=shown(result.text), is_error=False
+            )
+    resume_execution(stored.task_token)

@@ -1,0 +1,1 @@
+"""Asking models: the only package that imports openai."""

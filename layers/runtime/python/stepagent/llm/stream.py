@@ -1,0 +1,106 @@
+"""Puts a reply together from the chunks of a stream."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from openai.types.chat import ChatCompletionChunk
+from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+from openai.types.completion_usage import CompletionUsage
+
+from stepagent.errors import ModelReplyUnusable
+from stepagent.llm.reply import Listener, Reply, RequestedCall
+from stepagent.runs import Usage
+
+
+class _OpenCall:
+    """A call of which the pieces still arrive."""
+
+    def __init__(self, provider_id: str, index: int) -> None:
+        self.provider_id = provider_id
+        self.index = index
+        self.name = ""
+        self.arguments = ""
+
+    def add(self, piece: ChoiceDeltaToolCall) -> None:
+        if piece.function is None:
+            return
+        name = piece.function.name or ""
+        if name != self.name:  # some servers repeat the whole name in every chunk, others cut it
+            self.name += name
+        self.arguments += piece.function.arguments or ""
+
+
+class Assembly:
+    """Collects one reply and tells the listener what a person may see at once."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._text = ""
+        self._reasoning = ""
+        self._calls: list[_OpenCall] = []
+        self._finish_reason = ""
+        self._usage = Usage(complete=False)
+        self.visible = False  # whether a person has seen a part of it
+
+    def read(self, chunks: Iterable[ChatCompletionChunk]) -> Reply:
+        """Reads to the end.
+
+        Raises:
+            ModelReplyUnusable: the stream holds an error, or ended before the reply did.
+        """
+        for chunk in chunks:
+            self._read(chunk)
+        if not self._finish_reason:
+            raise ModelReplyUnusable("The model's stream ended before its reply was complete.")
+        calls = tuple(RequestedCall(call.provider_id, call.name, call.arguments) for call in self._calls)
+        return Reply(self._text, self._reasoning, calls, self._finish_reason, self._usage)
+
+    def _read(self, chunk: ChatCompletionChunk) -> None:
+        if error := (chunk.model_extra or {}).get("error"):
+            raise ModelReplyUnusable(f"The model's stream broke with an error: {_words(error)}")
+        if chunk.usage:
+            self._usage = count(chunk.usage)
+        for choice in (chunk.choices or [])[:1]:
+            if choice.index == 0:
+                self._add(choice.delta)
+                self._finish_reason = choice.finish_reason or self._finish_reason
+
+    def _add(self, delta: ChoiceDelta | None) -> None:
+        if delta is None:
+            return
+        self._add_reasoning((delta.model_extra or {}).get("reasoning_content"))
+        if delta.content:
+            self._text += delta.content
+            self.visible = True
+            self._listener.text(delta.content)
+        for piece in delta.tool_calls or []:
+            self._call_of(piece).add(piece)
+
+    def _add_reasoning(self, fragment: Any) -> None:
+        if isinstance(fragment, str) and fragment:
+            self._reasoning += fragment
+            self._listener.reasoning(fragment)
+
+    def _call_of(self, piece: ChoiceDeltaToolCall) -> _OpenCall:
+        """The call that a piece belongs to. A new id begins a new call even where the index repeats."""
+        same_index = [call for call in self._calls if call.index == piece.index]
+        if same_index and (not piece.id or piece.id == same_index[-1].provider_id):
+            return same_index[-1]
+        call = _OpenCall(piece.id or "", piece.index)
+        self._calls.append(call)
+        return call
+
+
+def count(usage: CompletionUsage) -> Usage:
+    """The provider's own count, in our words."""
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        cached_tokens=(prompt.cached_tokens if prompt else 0) or 0,
+        reasoning_tokens=(completion.reasoning_tokens if completion else 0) or 0,
+    )
+
+
+def _words(error: Any) -> str:
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:300]

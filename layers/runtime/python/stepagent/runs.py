@@ -1,0 +1,231 @@
+"""A run, its turns, its calls and its interactions: what the record holds."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, NewType, Self
+
+from pydantic import Field
+
+from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.messages import AssistantMessage, CallId
+from stepagent.models import Frozen
+
+RunId = NewType("RunId", str)
+SessionKey = NewType("SessionKey", str)
+InteractionId = NewType("InteractionId", str)
+Principal = NewType("Principal", str)
+
+
+class RunKey(NamedTuple):
+    """Where a run stands: the n-th run of a session. Its id is written from it and read back, so no index is needed."""
+
+    session: SessionKey
+    ordinal: int
+
+    @property
+    def run_id(self) -> RunId:
+        return RunId(f"run_{self.session}_{self.ordinal}")
+
+    @classmethod
+    def parse(cls, run_id: str) -> Self:
+        """Reads a run id.
+
+        Raises:
+            ValueError: the text is not a run id.
+        """
+        prefix, session, ordinal = run_id.split("_")
+        if prefix != "run" or not session.isalnum() or not ordinal.isdecimal():
+            raise ValueError("not a run id")
+        return cls(SessionKey(session), int(ordinal))
+
+
+class CallKey(NamedTuple):
+    """Where a call stands: which reply of which run asked for it. Unique in a session, as providers want it."""
+
+    ordinal: int
+    turn: int
+    position: int
+
+    @property
+    def call_id(self) -> CallId:
+        return CallId(f"call_{self.ordinal}_{self.turn}_{self.position}")
+
+    @classmethod
+    def parse(cls, call_id: str) -> Self:
+        """Reads a call id.
+
+        Raises:
+            ValueError: the text is not a call id.
+        """
+        prefix, *numbers = call_id.split("_")
+        if prefix != "call" or len(numbers) != 3:
+            raise ValueError("not a call id")
+        return cls(*(int(number) for number in numbers))
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    ANSWERED = "answered"
+    STOP_TOOL = "stop_tool"
+    MAX_TURNS = "max_turns"
+    FAILED = "failed"
+
+
+class Usage(Frozen):
+    """Tokens as the provider counted them; zero where it did not say, which `complete` tells."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    complete: bool = True
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            complete=self.complete and other.complete,
+        )
+
+
+class Failure(Frozen):
+    """Why a run failed: a code for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class Run(Frozen):
+    """One question and everything that was done to answer it. The agent and its tools are copies from its start."""
+
+    run_id: RunId
+    session_id: str
+    owner: Principal
+    agent: AgentSpec
+    tools: tuple[ToolSpec, ...]
+    system: str = Field("", description="System text that the caller added to the agent's instructions.")
+    created_at: datetime
+    status: RunStatus = RunStatus.RUNNING
+    ended_at: datetime | None = None
+    stop_reason: StopReason | None = None
+    failure: Failure | None = None
+    answer: str = ""
+    usage: Usage = Usage()
+    turns: int = 0
+    pending: tuple[InteractionId, ...] = ()
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey.parse(self.run_id)
+
+    def tool(self, name: str) -> ToolSpec | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+
+class CallStatus(StrEnum):
+    PENDING = "pending"
+    STARTED = "started"
+    DONE = "done"
+
+
+class CallResult(Frozen):
+    """The one result of a call. `text` is what the model reads."""
+
+    text: str
+    is_error: bool = False
+    returns_directly: bool = False
+    finished_at: datetime
+
+
+class Call(Frozen):
+    """One tool call. Its function loads it by id, so nothing but ids passes through the state machine.
+
+    The terms under which it runs (`timeout_s` to `result_limit_bytes`) are copies from the tool's row.
+    """
+
+    call_id: CallId
+    name: str
+    arguments: dict[str, Any]
+    timeout_s: int = 30
+    idempotent: bool = False
+    returns_directly: bool = False
+    result_limit_bytes: int = 16_384
+    status: CallStatus = CallStatus.PENDING
+    result: CallResult | None = None
+
+    @property
+    def key(self) -> CallKey:
+        return CallKey.parse(self.call_id)
+
+
+class CallRef(Frozen):
+    """All that the state machine knows of a call. `target` is a function's name."""
+
+    call_id: CallId
+    kind: Literal["tool", "ask"]
+    target: str
+    timeout_s: int
+
+
+class Decision(Frozen):
+    """What a turn came to: the only thing that Think returns to the state machine."""
+
+    run_id: RunId
+    turn: int
+    next: Literal["act", "done", "wait", "fail"]
+    reason: str = ""
+    calls: tuple[CallRef, ...] = ()
+    wait_s: int = 0
+    max_concurrency: int = 1
+
+
+class Question(Frozen):
+    """An interaction: one question to a person. The task token stands beside it in the record, never in it."""
+
+    interaction_id: InteractionId
+    run_id: RunId
+    call_id: CallId
+    tool: str
+    owner: Principal
+    type: Literal["text"]
+    description: str
+    created_at: datetime
+    expires_at: datetime
+    answer: str | None = None
+    answered_at: datetime | None = None
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    answer: str = ""
+    failure: Failure | None = None
+
+
+class TurnRecord(NamedTuple):
+    """All that a turn changes. `unsaid` is text for people that no stream has carried."""
+
+    decision: Decision
+    reply: AssistantMessage | None
+    calls: Sequence[Call]
+    usage: Usage
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    unsaid: str = ""

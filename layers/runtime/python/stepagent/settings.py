@@ -1,0 +1,37 @@
+"""The environment as a typed model: the only place that reads it."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stepagent.errors import ConfigurationError
+
+
+class Settings(BaseModel):
+    """What the template gives to the functions. A function has the settings that it needs, so most are optional."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    record_table: str = Field("", validation_alias="RECORD_TABLE")
+    journal_table: str = Field("", validation_alias="JOURNAL_TABLE")
+    bucket: str = Field("", validation_alias="BUCKET")
+    journal_days: int = Field(30, ge=1, validation_alias="JOURNAL_DAYS")
+    state_machine_arn: str = Field("", validation_alias="STATE_MACHINE_ARN")
+    catalog_dir: Path = Field(Path("/opt"), validation_alias="CATALOG_DIR")
+    api_key_hashes: str = Field("", validation_alias="API_KEY_HASHES")
+
+
+@cache
+def settings() -> Settings:
+    """Reads the environment once a process.
+
+    Raises:
+        ConfigurationError: a setting has a value that does not fit.
+    """
+    try:
+        return Settings.model_validate(dict(os.environ))
+    except ValidationError as error:
+        names = ", ".join(str(problem["loc"][0]) for problem in error.errors())
+        raise ConfigurationError(f"These environment variables have values that do not fit: {names}.") from error

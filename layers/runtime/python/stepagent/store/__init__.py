@@ -1,0 +1,1 @@
+"""The record and the journal on DynamoDB and S3: the only package that talks to either."""

@@ -1,0 +1,71 @@
+"""Calls in the record: claimed before they run, answered once."""
+
+from typing import NamedTuple
+
+from stepagent.errors import NotFound
+from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, RunKey
+from stepagent.store.items import call_key, pack, run_key
+from stepagent.store.runs import call_from_item
+from stepagent.store.table import Refused, apply, change, get
+
+
+class ClaimedCall(NamedTuple):
+    """A call as it stands, and whether it is ours to run."""
+
+    call: Call
+    ours: bool
+    question: InteractionId | None = None
+
+
+def claim_call(run: RunKey, key: CallKey) -> ClaimedCall:
+    """Marks a call as started. It is ours unless it was started or answered before.
+
+    Raises:
+        NotFound: there is no such call.
+    """
+    claimed = change(
+        call_key(run.session, key),
+        "SET #status = :started",
+        "#status = :pending",
+        {":started": CallStatus.STARTED, ":pending": CallStatus.PENDING},
+    )
+    try:
+        return ClaimedCall(call_from_item(apply(claimed)), ours=True)
+    except Refused as refused:
+        if refused.item:
+            return ClaimedCall(call_from_item(refused.item), ours=False, question=refused.item.get("question"))
+        return load_call(run, key)
+
+
+def load_call(run: RunKey, key: CallKey) -> ClaimedCall:
+    """A call as it stands, not claimed.
+
+    Raises:
+        NotFound: there is no such call.
+    """
+    item = get(call_key(run.session, key))
+    if not item:
+        raise NotFound(f"Run {run.run_id} has no call {key.call_id}.")
+    return ClaimedCall(call_from_item(item), ours=False, question=item.get("question"))
+
+
+def store_result(run: RunKey, key: CallKey, result: CallResult) -> bool:
+    """Gives a call its one result; False where it has one already, which then stands."""
+    packed = pack("result", result.model_dump_json())
+    (name, text), *_ = packed.items()
+    answered = change(
+        call_key(run.session, key),
+        f"SET #status = :done, #{name} = :result",
+        "attribute_exists(pk) AND #status <> :done",
+        {":done": CallStatus.DONE, ":result": text},
+    )
+    try:
+        apply(answered)
+    except Refused:
+        return False
+    return True
+
+
+def settle_question(run: RunKey, question: InteractionId) -> None:
+    """The run no longer waits for this question."""
+    apply(change(run_key(run), "DELETE pending :question", "attribute_exists(pk)", {":question": {question}}))

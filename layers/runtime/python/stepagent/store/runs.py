@@ -1,0 +1,206 @@
+"""Sessions, runs and turns in the record."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stepagent.clock import now
+from stepagent.errors import RecordConflict
+from stepagent.messages import Message, message_adapter
+from stepagent.runs import (
+    ENDED,
+    Call,
+    Decision,
+    Outcome,
+    Run,
+    RunKey,
+    RunStatus,
+    SessionKey,
+    TurnRecord,
+)
+from stepagent.store import journal
+from stepagent.store.items import message_key, pack, run_key, session_key, session_pk, turn_key, unpack
+from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+
+_COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_STATIC = {"run_id", "session_id", "owner", "agent", "tools", "system", "created_at"}
+_NOT_ENDED = "NOT (#status IN (:completed, :failed, :cancelled))"
+_ENDED_VALUES = {f":{status.value}": status.value for status in ENDED}
+
+
+class Session(NamedTuple):
+    """What a new run must know of its session: how many runs there were, and which one is active."""
+
+    runs: int
+    active: RunKey | None
+
+
+def load_session(session: SessionKey) -> Session:
+    item = get(session_key(session)) or {}
+    active = item.get("active_run")
+    return Session(int(item.get("runs", 0)), RunKey.parse(active) if active else None)
+
+
+def create_run(run: Run, messages: Sequence[Message]) -> None:
+    """Writes the run, its first messages and its first event, and takes the session, all at once or not at all.
+
+    Raises:
+        RecordConflict: another run has taken the session.
+    """
+    key = run.key
+    taken = change(
+        session_key(key.session),
+        "SET runs = :ordinal, active_run = :run, session_id = :session, #owner = :owner",
+        "attribute_not_exists(active_run) AND (attribute_not_exists(runs) OR runs < :ordinal)",
+        {":ordinal": key.ordinal, ":run": run.run_id, ":session": run.session_id, ":owner": run.owner},
+    )
+    body = pack("body", run.model_dump_json(include=_STATIC))
+    written = put(run_key(key), {**body, "status": RunStatus.RUNNING, "turns": 0, **dict.fromkeys(_COUNTERS, 0)})
+    texts = [put_message(key, 0, message, part) for part, message in enumerate(messages)]
+    transact([taken, written, *texts, journal.first_event(run)])
+
+
+def load_run(key: RunKey) -> Run | None:
+    item = get(run_key(key))
+    return _run(item) if item else None
+
+
+def load_history(session: SessionKey) -> list[Message | Call]:
+    """The whole conversation of a session in order: messages, and after each reply the calls that it asked for."""
+    return [_entry(item) for item in query(session_pk(session), "M#")]
+
+
+class Claim(NamedTuple):
+    """A turn that is ours to run (`decision` None), or the decision that it came to already."""
+
+    claim_id: str
+    attempt: int
+    decision: Decision | None
+
+
+def claim_turn(run: Run, turn: int, claim_id: str) -> Claim:
+    """Takes a turn. Whoever took it before and has stored no decision loses it: its store will be refused."""
+    claimed = change(
+        turn_key(run.key, turn),
+        "SET claim_id = :claim, claimed_at = :now ADD attempts :one",
+        "attribute_not_exists(decision)",
+        {":claim": claim_id, ":now": now().isoformat(), ":one": 1},
+    )
+    try:
+        return Claim(claim_id, int(apply(claimed)["attempts"]), None)
+    except Refused as refused:
+        stored = refused.item or get(turn_key(run.key, turn)) or {}
+        return Claim(claim_id, int(stored["attempts"]), Decision.model_validate_json(stored["decision"]))
+
+
+def store_turn(run: Run, claim_id: str, record: TurnRecord) -> None:
+    """Writes what a turn came to, all at once or not at all; a run that ended with it frees its session.
+
+    Raises:
+        RecordConflict: the turn was taken over or the run has ended meanwhile; nothing is written.
+    """
+    key, turn = run.key, record.decision.turn
+    decided = change(
+        turn_key(key, turn),
+        "SET decision = :decision, #usage = :usage, decided_at = :now",
+        "claim_id = :claim AND attribute_not_exists(decision)",
+        {
+            ":decision": record.decision.model_dump_json(),
+            ":usage": record.usage.model_dump_json(),
+            ":now": now().isoformat(),
+            ":claim": claim_id,
+        },
+    )
+    replied = [put_message(key, turn, record.reply)] if record.reply else []
+    called = [put_call(key.session, call) for call in record.calls]
+    counted = change(run_key(key), *_progress(turn, record))
+    freed = [_free_session(key)] if record.outcome else []
+    transact([decided, *replied, *called, counted, *freed])
+
+
+def close_run(run: Run, outcome: Outcome) -> bool:
+    """Ends a run and frees its session; False where it had ended before, which then stands."""
+    expression, values = _ending(outcome)
+    ended = change(run_key(run.key), f"SET {expression}", _NOT_ENDED, {**values, **_ENDED_VALUES})
+    try:
+        transact([ended, _free_session(run.key)])
+    except RecordConflict:
+        return False
+    return True
+
+
+def put_message(run: RunKey, turn: int, message: Message, part: int = 0) -> Operation:
+    return put(message_key(run, turn, part), {"type": "message", **pack("body", message.model_dump_json())})
+
+
+def put_call(session: SessionKey, call: Call) -> Operation:
+    values: dict[str, Any] = {
+        "type": "call",
+        "status": call.status,
+        **pack("body", call.model_dump_json(exclude={"status", "result"})),
+    }
+    if call.result:
+        values |= pack("result", call.result.model_dump_json())
+    return put(message_key(RunKey(session, call.key.ordinal), call.key.turn, call.key.position + 1), values)
+
+
+def call_from_item(item: dict[str, Any]) -> Call:
+    body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
+    result = unpack(item, "result")
+    return Call.model_validate(body | {"status": item["status"], "result": json.loads(result) if result else None})
+
+
+def _entry(item: dict[str, Any]) -> Message | Call:
+    if item["type"] == "call":
+        return call_from_item(item)
+    return message_adapter.validate_json(unpack(item, "body") or "")
+
+
+def _run(item: dict[str, Any]) -> Run:
+    body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
+    pending = sorted(item.get("pending", ()))
+    status = RunStatus(item["status"])
+    failure = item.get("failure")
+    return Run.model_validate(
+        body
+        | {
+            "status": RunStatus.WAITING if pending and status not in ENDED else status,
+            "ended_at": item.get("ended_at"),
+            "stop_reason": item.get("stop_reason"),
+            "failure": json.loads(failure) if failure else None,
+            "answer": unpack(item, "answer") or "",
+            "usage": {name: int(item[name]) for name in _COUNTERS} | {"complete": not item.get("usage_incomplete")},
+            "turns": int(item["turns"]),
+            "pending": pending,
+        }
+    )
+
+
+def _progress(turn: int, record: TurnRecord) -> tuple[str, str, dict[str, Any]]:
+    sets = "turns = :turn"
+    values: dict[str, Any] = {":turn": turn, **_ENDED_VALUES}
+    if record.outcome:
+        ending, more = _ending(record.outcome)
+        sets, values = f"{sets}, {ending}", values | more
+    if record.failure:
+        sets, values = f"{sets}, failure = :failure", values | {":failure": record.failure.model_dump_json()}
+    if not record.usage.complete:
+        sets, values = f"{sets}, usage_incomplete = :true", values | {":true": True}
+    adds = ", ".join(f"{name} :{name}" for name in _COUNTERS)
+    values |= {f":{name}": getattr(record.usage, name) for name in _COUNTERS}
+    return f"SET {sets} ADD {adds}", _NOT_ENDED, values
+
+
+def _ending(outcome: Outcome) -> tuple[str, dict[str, Any]]:
+    packed = pack("answer", outcome.answer)
+    values: dict[str, Any] = {":status": outcome.status, ":reason": outcome.stop_reason, ":ended": now().isoformat()}
+    sets = "#status = :status, stop_reason = :reason, ended_at = :ended"
+    for name, text in packed.items():
+        sets, values = f"{sets}, {name} = :answer", values | {":answer": text}
+    if outcome.failure:
+        sets, values = f"{sets}, failure = :failure", values | {":failure": outcome.failure.model_dump_json()}
+    return sets, values
+
+
+def _free_session(run: RunKey) -> Operation:
+    return change(session_key(run.session), "REMOVE active_run", "attribute_exists(pk)", {})

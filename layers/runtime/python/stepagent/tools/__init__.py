@@ -1,0 +1,6 @@
+"""Writing tools: `@tool` turns a typed function into a tool of an agent."""
+
+from stepagent.errors import ToolError
+from stepagent.tools.decorator import tool
+
+__all__ = ["ToolError", "tool"]

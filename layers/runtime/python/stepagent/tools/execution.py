@@ -1,0 +1,83 @@
+"""The record of a call's execution: claimed before it runs, answered once, told to who follows."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stepagent.clock import now
+from stepagent.errors import ToolError
+from stepagent.journal import Journal, shown
+from stepagent.observe import logger
+from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
+from stepagent.store.calls import claim_call, settle_question, store_result
+from stepagent.store.questions import close_question
+from stepagent.tools.rendering import to_text
+
+_INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
+_FAILURES = {
+    "States.Timeout": "The tool did not answer in time. Its effects are unknown: check before you repeat it.",
+    "Sandbox.Timedout": "The tool did not answer in time. Its effects are unknown: check before you repeat it.",
+    "Lambda.ResourceNotFoundException": "The tool's function does not exist. Do without this tool.",
+}
+_EXPIRED = "Nobody answered in time."
+
+
+def execute(run_id: str, call_id: str, function: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Runs a call at most once and stores its one result, whatever happens to it.
+
+    A call that is done is not run again. One that began and never ended runs again only if its tool is idempotent;
+    otherwise its result says that its effects are unknown.
+    """
+    run, key = RunKey.parse(run_id), CallKey.parse(call_id)
+    claimed = claim_call(run, key)
+    call = claimed.call
+    if call.status is CallStatus.DONE:
+        return
+    with Journal(run.run_id) as journal:
+        if not claimed.ours and not call.idempotent:
+            _finish(journal, run, call, _INTERRUPTED, is_error=True)
+            return
+        journal.emit(
+            "tool.started",
+            id=call.call_id,
+            name=call.name,
+            arguments=shown(json.dumps(call.arguments, ensure_ascii=False)),
+        )
+        text, is_error = _run(call, function)
+        _finish(journal, run, call, text, is_error=is_error)
+
+
+def record_failure(run_id: str, call_id: str, error: str) -> None:
+    """Gives a call whose function could not do so itself its one result; an earlier result stands.
+
+    Args:
+        run_id: the run.
+        call_id: the call.
+        error: the error's name, as the state machine knows it.
+    """
+    run, key = RunKey.parse(run_id), CallKey.parse(call_id)
+    claimed = claim_call(run, key)
+    if claimed.question and not close_question(claimed.question):
+        return  # a person's answer arrived first, and becomes the result
+    text = _EXPIRED if claimed.question else _FAILURES.get(error, f"The tool failed ({error}).")
+    with Journal(run.run_id) as journal:
+        _finish(journal, run, claimed.call, text, is_error=True)
+        if claimed.question:
+            settle_question(run, claimed.question)
+            journal.emit("interaction.resolved", interaction_id=claimed.question, expired=True)
+
+
+def _run(call: Call, function: Callable[[Mapping[str, Any]], Any]) -> tuple[str, bool]:
+    try:
+        return to_text(function(call.arguments), call.result_limit_bytes), False
+    except ToolError as error:
+        return to_text(error.message, call.result_limit_bytes), True
+    except Exception as error:  # a tool is foreign code: whatever it raises is this call's result
+        logger.exception("tool raised", extra={"call_id": call.call_id, "tool": call.name})
+        return to_text(f"{type(error).__name__}: {error}", call.result_limit_bytes), True
+
+
+def _finish(journal: Journal, run: RunKey, call: Call, text: str, *, is_error: bool) -> None:
+    result = CallResult(text=text, is_error=is_error, finished_at=now())
+    if store_result(run, call.key, result):
+        journal.emit("tool.completed", id=call.call_id, name=call.name, text=shown(text), is_error=is_error)

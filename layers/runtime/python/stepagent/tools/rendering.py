@@ -1,0 +1,34 @@
+"""A tool's return value as the text that the model reads."""
+
+from typing import Any
+
+from pydantic_core import to_json
+
+EMPTY = "(empty)"
+
+
+def to_text(value: Any, limit_bytes: int) -> str:
+    """Strings as they are, everything else as JSON; at most `limit_bytes` of UTF-8, with a note of what was cut.
+
+    Dates, decimals and bytes (base64) have a JSON form; `0`, `false` and `null` keep their meaning.
+
+    Raises:
+        TypeError: the value has no JSON form.
+    """
+    text = value if isinstance(value, str) else _json(value)
+    return _shorten(text or EMPTY, limit_bytes)
+
+
+def _json(value: Any) -> str:
+    try:
+        return to_json(value, bytes_mode="base64", inf_nan_mode="strings").decode()
+    except ValueError as error:
+        raise TypeError(f"A value of type {type(value).__name__} has no JSON form.") from error
+
+
+def _shorten(text: str, limit_bytes: int) -> str:
+    content = text.encode("utf-8", "replace")
+    if len(content) <= limit_bytes:
+        return content.decode()
+    kept = content[:limit_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n… (cut: the first {len(kept.encode())} of {len(content)} bytes)"

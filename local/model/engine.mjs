@@ -1,0 +1,106 @@
+// The model in memory: one generation at a time, two cached prefixes (with tools, without).
+
+import { availableParallelism } from "node:os";
+import { getLlama, LlamaCompletion } from "node-llama-cpp";
+
+export const CONTEXT_TOKENS = 8192;
+
+export class Engine {
+  #llama;
+  #model;
+  #lanes;
+  #tail = Promise.resolve();
+  #grammars = new Map();
+
+  /** Loads `path`; `onProgress` gets 0..1. Needs a ChatML model with its weights in one GGUF file. */
+  static async load(path, onProgress) {
+    // A GPU only where it comes with the platform's one binary; nothing is ever compiled or downloaded here.
+    const gpu = process.platform === "darwin" ? "auto" : false;
+    const llama = await getLlama({ gpu, build: "never", skipDownload: true, logLevel: "error" });
+    const model = await llama.loadModel({ modelPath: path, useMmap: false, onLoadProgress: onProgress });
+    const template = model.fileInfo.metadata?.tokenizer?.chat_template ?? "";
+    if (!String(template).includes("<|im_start|>")) throw new Error(`${path} is not a ChatML model (Qwen and its kin are)`);
+    const context = await model.createContext({ contextSize: CONTEXT_TOKENS, sequences: 2, threads: availableParallelism() });
+    const engine = new Engine();
+    engine.#llama = llama;
+    engine.#model = model;
+    engine.#lanes = { tools: lane(context), chat: lane(context) };
+    return engine;
+  }
+
+  tokenize(prompt) {
+    return prompt.flatMap((part) =>
+      typeof part === "string" ? this.#model.tokenize(part, false) : this.#model.tokenize(part.special, true),
+    );
+  }
+
+  /** Reads `tokens` into the cache of tool prompts, so that a later prompt that starts so need not. */
+  warm(tokens, signal) {
+    return this.#alone(signal, async () => {
+      const { sequence } = this.#lanes.tools;
+      await sequence.adaptStateToTokens(tokens, false);
+      await sequence.evaluateWithoutGeneratingNewTokens(tokens.slice(sequence.nextTokenIndex));
+    });
+  }
+
+  /**
+   * Writes on from `tokens`; text goes to `onText` as it comes.
+   * Returns {finish: "stop" | "length", promptTokens, cachedTokens, completionTokens, firstTokenMs, totalMs}; throws when aborted.
+   */
+  generate(tokens, { lane, grammar, maxTokens, temperature, topP, seed, stop, signal, onStart, onText }) {
+    return this.#alone(signal, async () => {
+      const { sequence, completion } = this.#lanes[lane];
+      const cachedTokens = Math.min(sequence.compareContextTokens(tokens).firstDifferentIndex, tokens.length - 1);
+      const outputBefore = sequence.tokenMeter.usedOutputTokens;
+      const startedAt = performance.now();
+      let firstTokenMs = null;
+      onStart?.();
+      const { metadata } = await completion.generateCompletionWithMeta(tokens.slice(), {
+        grammar: grammar && (await this.#grammar(grammar)),
+        maxTokens: Math.min(maxTokens, CONTEXT_TOKENS - tokens.length),
+        temperature,
+        topP,
+        seed,
+        repeatPenalty: false, // the default one keeps a small model from copying a number it has just read
+        customStopTriggers: stop,
+        disableContextShift: true,
+        contextShiftSize: 1,
+        signal,
+        onTextChunk: (text) => {
+          firstTokenMs ??= performance.now() - startedAt;
+          onText(text);
+        },
+      });
+      return {
+        finish: metadata.stopReason === "maxTokens" ? "length" : "stop",
+        promptTokens: tokens.length,
+        cachedTokens,
+        completionTokens: sequence.tokenMeter.usedOutputTokens - outputBefore,
+        firstTokenMs: firstTokenMs ?? performance.now() - startedAt,
+        totalMs: performance.now() - startedAt,
+      };
+    });
+  }
+
+  #alone(signal, work) {
+    const run = this.#tail.then(() => {
+      signal?.throwIfAborted();
+      return work();
+    });
+    this.#tail = run.catch(() => {});
+    return run;
+  }
+
+  async #grammar(text) {
+    if (!this.#grammars.has(text)) {
+      if (this.#grammars.size >= 16) this.#grammars.clear();
+      this.#grammars.set(text, await this.#llama.createGrammar({ grammar: text }));
+    }
+    return this.#grammars.get(text);
+  }
+}
+
+function lane(context) {
+  const sequence = context.getSequence();
+  return { sequence, completion: new LlamaCompletion({ contextSequence: sequence }) };
+}
