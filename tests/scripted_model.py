@@ -1,8 +1,8 @@
 """A scripted stand-in for an OpenAI-compatible chat-completions server, for tests and benchmarks only.
 
 No model answers here: each request gets the next reply of a script. The server listens on 127.0.0.1 alone, keeps every
-request body, and is as slow, cut off or faulty as its script says. As a process, where it asks for the calculator and then
-answers: `python -m tests.scripted_model --port 9000`.
+request body, and is as slow, cut off or faulty as its script says. As a process, where it asks for the calculator and
+then answers: `python -m tests.scripted_model --port 9000`.
 """
 
 import argparse

@@ -28,13 +28,13 @@ def start_execution(run_id: RunId) -> None:
         return
 
 
-def execution_is_alive(run_id: RunId) -> bool:
-    """Whether the loop of a run still goes on."""
+def execution_status(run_id: RunId) -> str | None:
+    """How the loop of a run stands, in the service's words (`RUNNING`, `FAILED` …); None where none was started."""
     arn = settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{run_id}"
     try:
-        return _client().describe_execution(executionArn=arn)["status"] == "RUNNING"
+        return _client().describe_execution(executionArn=arn)["status"]
     except _client().exceptions.ExecutionDoesNotExist:
-        return False
+        return None
 
 
 def resume_execution(task_token: str) -> bool:

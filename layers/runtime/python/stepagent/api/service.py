@@ -12,7 +12,7 @@ from stepagent.catalog import Catalog, load_catalog
 from stepagent.clock import now
 from stepagent.ending import finalize
 from stepagent.errors import Conflict, NotFound
-from stepagent.executions import execution_is_alive, start_execution
+from stepagent.executions import execution_status, start_execution
 from stepagent.interactions import answer
 from stepagent.runs import ENDED, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
@@ -92,7 +92,7 @@ def _continue(active: Run, request: ChatRequest) -> Following | None:
     """
     if active.status in ENDED:
         return None
-    if not execution_is_alive(active.run_id) and now() - active.created_at > _START_GRACE:
+    if _is_lost(active):
         finalize(active.run_id, "LOST")
         return None
     if not active.pending:
@@ -100,6 +100,14 @@ def _continue(active: Run, request: ChatRequest) -> Following | None:
     event = last_event(active.run_id)
     answer(active.pending[0], active.owner, request.messages[-1].text)
     return Following(active, event.n if event else 0)
+
+
+def _is_lost(active: Run) -> bool:
+    """Whether a run that has not ended has no execution any more that could end it."""
+    status = execution_status(active.run_id)
+    if status is None:
+        return now() - active.created_at > _START_GRACE
+    return status != "RUNNING"
 
 
 def _with_wishes(agent: AgentSpec, request: ChatRequest) -> AgentSpec:

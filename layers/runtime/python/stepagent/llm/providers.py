@@ -70,8 +70,10 @@ def _translate(error: openai.OpenAIError, model: ModelSpec, *, visible: bool) ->
     match error:
         case openai.APITimeoutError():
             return _broken(f"The model's server at {model.base_url} did not answer in time.", visible)
-        case openai.APIConnectionError():
+        case openai.APIConnectionError() if isinstance(error.__cause__, httpx2.ConnectError):
             return _broken(f"The model's server at {model.base_url} cannot be reached.", visible)
+        case openai.APIConnectionError():
+            return _broken(f"The connection to the model's server at {model.base_url} broke off.", visible)
         case openai.APIStatusError():
             return _status(error, model)
         case openai.APIResponseValidationError():

@@ -48,4 +48,4 @@ def _assistant(message: AssistantMessage) -> dict[str, Any]:
 
 def _legal(name: str) -> str:
     """A name that providers accept on replay, also where the model made up one that they would not."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
+    return re.sub(r"^(?![A-Za-z_])|[^A-Za-z0-9_-]", "_", name)[:64]

@@ -1,0 +1,1 @@
+"""Measurements, each printed by a command that stands beside its figure."""

@@ -1,0 +1,59 @@
+"""Runs, tools, calls and replies with whatever a test does not care about filled in."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from stepagent.agents import AgentSpec, Limits, ToolSpec
+from stepagent.llm.reply import Reply, RequestedCall
+from stepagent.messages import CallId
+from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId, Usage
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+RUN_ID = RunId("run_abc_1")
+OWNER = Principal("ann")
+SEARCH_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"q": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["q"],
+    "additionalProperties": False,
+}
+
+
+def a_tool(name: str = "search", **changes: Any) -> ToolSpec:
+    row = {"name": name, "description": "Searches.", "kind": "lambda", "target": f"tool_{name}"}
+    return ToolSpec.model_validate({**row, "parameters": SEARCH_SCHEMA, **changes})
+
+
+def a_run(*tools: ToolSpec, limits: Limits | None = None, **changes: Any) -> Run:
+    """A run of an agent with these tools, or with `search`."""
+    offered = tools or (a_tool(),)
+    agent = AgentSpec(
+        name="helper",
+        instructions="Be helpful.",
+        tools=tuple(tool.name for tool in offered),
+        limits=limits or Limits(),
+    )
+    values = {"run_id": RUN_ID, "session_id": "s", "owner": OWNER, "agent": agent, "tools": offered, "created_at": NOON}
+    return Run.model_validate(values | changes)
+
+
+def a_call(position: int = 0, turn: int = 1, **changes: Any) -> Call:
+    """A call of the first run's turn."""
+    values = {"call_id": f"call_1_{turn}_{position}", "name": "search", "arguments": {"q": "x"}}
+    return Call.model_validate(values | changes)
+
+
+def a_done_call(text: str, position: int = 0, turn: int = 1, is_error: bool = False, **changes: Any) -> Call:
+    result = CallResult(text=text, is_error=is_error, finished_at=NOON)
+    return a_call(position, turn, status=CallStatus.DONE, result=result, **changes)
+
+
+def said(text: str = "", *calls: tuple[str, str], finish_reason: str = "", **changes: Any) -> Reply:
+    """A reply with this text and these calls, each (name, arguments as text); 10 tokens in, 5 out."""
+    wanted = tuple(RequestedCall(f"p{index}", name, arguments) for index, (name, arguments) in enumerate(calls))
+    reason = finish_reason or ("tool_calls" if calls else "stop")
+    return Reply(text, "", wanted, reason, Usage(input_tokens=10, output_tokens=5))._replace(**changes)
+
+
+def call_id(position: int, turn: int = 1) -> CallId:
+    return CallId(f"call_1_{turn}_{position}")

@@ -1,0 +1,43 @@
+"""The real loop on the emulator, with the probe tool and a scripted model, once for all integration tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import probe
+from tests.local_loop import LocalLoop, local_loop
+from tests.scripted_model import ScriptedModel
+
+
+@pytest.fixture(scope="session")
+def endless_model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def model(endless_model: ScriptedModel) -> ScriptedModel:
+    endless_model.reset()
+    return endless_model
+
+
+@pytest.fixture(scope="session")
+def probe_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("probe") / "runs.log"
+
+
+@pytest.fixture(scope="session")
+def loop(
+    endless_model: ScriptedModel, probe_log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalLoop]:
+    root = probe.lay_out(tmp_path_factory.mktemp("product"))
+    with local_loop(endless_model.base_url, root=root, PROBE_LOG=str(probe_log)) as running:
+        yield running
+
+
+@pytest.fixture
+def probed(probe_log: Path) -> Path:
+    """The probe tool's log, empty."""
+    probe_log.write_text("")
+    return probe_log

@@ -1,0 +1,86 @@
+"""The real loop on a fresh emulator, for tests and benchmarks: the product deployed, and this process part of it."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.build import build
+from local.deploy import Stack, client, deploy
+from local.emulator import Emulator, start, stop
+from stepagent.runs import Call, RunId, RunKey
+from stepagent.store.runs import load_history
+
+ROOT = Path(__file__).resolve().parent.parent
+_END_S = 30
+
+
+@dataclass(frozen=True)
+class LocalLoop:
+    """The deployed stack and what tests ask of it."""
+
+    emulator: Emulator
+    stack: Stack
+
+    def client(self, service: str) -> Any:
+        return client(self.emulator, service)
+
+    def execution_arn(self, run_id: RunId) -> str:
+        return self.stack.state_machine_arn.replace(":stateMachine:", ":execution:") + f":{run_id}"
+
+    def wait_end(self, run_id: RunId) -> str:
+        """The status with which the execution of a run ended."""
+        deadline = time.monotonic() + _END_S
+        while time.monotonic() < deadline:
+            status: str = self.client("stepfunctions").describe_execution(executionArn=self.execution_arn(run_id))[
+                "status"
+            ]
+            if status != "RUNNING":
+                return status
+            time.sleep(0.02)
+        raise TimeoutError(f"run {run_id} did not end within {_END_S} s")
+
+    def history(self, run_id: RunId) -> list[dict[str, Any]]:
+        """The execution's events; the emulator lists none of those inside a Map."""
+        pages = self.client("stepfunctions").get_paginator("get_execution_history")
+        arn = self.execution_arn(run_id)
+        return [event for page in pages.paginate(executionArn=arn) for event in page["events"]]
+
+    def state_entries(self, run_id: RunId) -> int:
+        """State entries of an ended run: those listed, and two for each call of the record."""
+        listed = sum(event["type"].endswith("StateEntered") for event in self.history(run_id))
+        key = RunKey.parse(run_id)
+        calls = [entry for entry in load_history(key.session) if isinstance(entry, Call)]
+        return listed + 2 * sum(call.key.ordinal == key.ordinal for call in calls)
+
+
+def enter(emulator: Emulator, stack: Stack, root: Path) -> None:
+    """Lets the library in this process take part in the stack."""
+    os.environ.update(
+        emulator.environment
+        | {
+            "RECORD_TABLE": stack.record_table,
+            "JOURNAL_TABLE": stack.journal_table,
+            "BUCKET": stack.bucket,
+            "STATE_MACHINE_ARN": stack.state_machine_arn,
+            "CATALOG_DIR": str(root / "catalog"),
+        }
+    )
+
+
+@contextmanager
+def local_loop(base_url: str, *, root: Path = ROOT, **environment: str) -> Iterator[LocalLoop]:
+    """Deploys to a fresh emulator, with a model at `base_url`, and lets this process take part."""
+    with tempfile.TemporaryDirectory() as folder:
+        emulator = start(Path(folder))
+        try:
+            parameters = {"ModelBaseUrl": base_url, "ModelName": "scripted", "ModelApiKeySecretArn": ""}
+            stack = deploy(emulator, build(root, environment=environment, parameters=parameters))
+            enter(emulator, stack, root)
+            yield LocalLoop(emulator, stack)
+        finally:
+            stop(emulator)

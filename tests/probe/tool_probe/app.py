@@ -1,0 +1,31 @@
+"""A tool for tests: it does to its process and to its caller whatever a tool can do, and counts its runs in a file."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stepagent.tools import ToolError, tool
+
+
+@tool
+def handler(
+    action: Literal["echo", "sleep", "repeat", "refuse", "raise", "exit"],
+    value: str = "",
+    number: Annotated[float, Field(description="Seconds to sleep, or how often to repeat the value.")] = 0,
+) -> str:
+    """Do as told."""
+    with Path(os.environ["PROBE_LOG"]).open("a") as log:
+        log.write(f"{action} {value}\n")
+    match action:
+        case "sleep":
+            time.sleep(number)
+        case "refuse":
+            raise ToolError(value)
+        case "raise":
+            raise RuntimeError(value)
+        case "exit":
+            os._exit(1)
+    return value * int(number) if action == "repeat" else value

@@ -1,0 +1,268 @@
+"""One turn, with a model that answers from a list."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from stepagent.agents import Limits, ToolSpec
+from stepagent.errors import ModelReplyUnusable
+from stepagent.llm.reply import Reply
+from stepagent.llm.tool_choice import render
+from stepagent.messages import Message, UserMessage
+from stepagent.runs import Call, CallKey, CallStatus, RunStatus, StopReason, TurnRecord
+from stepagent.turn import MAX_RECORDED_CALLS, run_turn
+from tests.builders import a_call, a_done_call, a_run, a_tool, call_id, said
+
+QUESTION = UserMessage(text="What is new?")
+SEARCH = ("search", '{"q": "news"}')
+
+
+class Asked(NamedTuple):
+    system: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+
+
+class ListedModel:
+    """Gives its replies one after the other and keeps what it was asked. Stands for `Ask`."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.asked: list[Asked] = []
+        self._replies = list(replies)
+
+    def __call__(self, system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
+        self.asked.append(Asked(system, messages, tools))
+        return self._replies.pop(0)
+
+
+def first_turn(*replies: Reply, limits: Limits | None = None, tools: Sequence[ToolSpec] = ()) -> TurnRecord:
+    return run_turn(a_run(*tools, limits=limits), 1, [QUESTION], ListedModel(*replies))
+
+
+def results_of(record: TurnRecord) -> list[str]:
+    """The text of each call's result, `""` for a call that is yet to run."""
+    return [call.result.text if call.result else "" for call in record.calls]
+
+
+def test_turn_ends_the_run_with_the_text_when_no_tool_is_called() -> None:
+    record = first_turn(said("Nothing new."))
+    assert (record.decision.next, record.decision.reason) == ("done", "answered")
+    assert record.outcome
+    assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.ANSWERED, "Nothing new.")
+
+
+def test_turn_refers_to_calls_by_id_alone_when_tools_are_called() -> None:
+    record = first_turn(said("", SEARCH))
+    assert record.outcome is None
+    assert [reference.model_dump() for reference in record.decision.calls] == [
+        {"call_id": "call_1_1_0", "kind": "tool", "target": "tool_search", "timeout_s": 35}
+    ]
+
+
+def test_turn_keeps_the_text_beside_the_calls_when_finish_reason_is_stop() -> None:
+    record = first_turn(said("Let me look.", SEARCH, finish_reason="stop"))
+    assert record.reply
+    assert (record.decision.next, record.reply.text, len(record.decision.calls)) == ("act", "Let me look.", 1)
+
+
+def test_turn_asks_a_person_when_the_tool_is_interactive() -> None:
+    ask_user = a_tool("ask_user", kind="interactive", target="", timeout_s=60, interaction={"type": "text"})
+    [reference] = first_turn(said("", ("ask_user", '{"q": "Which?"}')), tools=[ask_user]).decision.calls
+    assert (reference.kind, reference.timeout_s) == ("ask", 60)
+
+
+def test_unknown_tool_gets_the_list_of_tools_when_it_is_called() -> None:
+    record = first_turn(said("", ("serach", "{}")))
+    assert record.decision.calls == ()
+    assert record.calls[0].status is CallStatus.DONE
+    assert results_of(record) == ["There is no tool 'serach'. The tools are: search."]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"q": "cut', "[1]", '"text"', "7", "null", '{"count": 1}', '{"q": 5}', '{"q": "x", "more": 1}', '{"q": NaN}'],
+)
+def test_bad_arguments_go_back_to_the_model_with_the_schema_when_it_sends_them(arguments: str) -> None:
+    record = first_turn(said("", ("search", arguments)))
+    assert record.decision.next == "act"
+    assert record.decision.calls == ()
+    assert "The schema is: {" in results_of(record)[0]
+
+
+def test_good_call_runs_when_its_neighbour_has_bad_arguments() -> None:
+    record = first_turn(said("", ("search", "{"), SEARCH))
+    assert [reference.call_id for reference in record.decision.calls] == [call_id(1)]
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_no_call_runs_when_the_reply_was_cut(reason: str) -> None:
+    record = first_turn(said("", SEARCH, finish_reason=reason))
+    assert record.decision.calls == ()
+    assert results_of(record) == [
+        f"Not run: your reply was cut off ({reason}), so this call may be incomplete.",
+    ]
+
+
+def test_calls_above_the_limit_get_a_result_that_says_so_when_a_reply_makes_too_many() -> None:
+    record = first_turn(said("", *[SEARCH] * 4), limits=Limits(max_calls_per_turn=3))
+    assert len(record.decision.calls) == 3
+    assert results_of(record) == ["", "", "", "Not run: one reply may make at most 3 calls."]
+
+
+def test_same_tool_keeps_its_own_arguments_when_it_is_called_twice() -> None:
+    record = first_turn(said("", ("search", '{"q": "a"}'), ("search", '{"q": "b"}')))
+    assert [call.arguments for call in record.calls] == [{"q": "a"}, {"q": "b"}]
+
+
+def test_every_call_id_is_its_own_when_the_provider_repeats_ids() -> None:
+    reply = said("", SEARCH, SEARCH)
+    repeated = reply._replace(calls=tuple(call._replace(provider_id="same") for call in reply.calls))
+    record = first_turn(repeated)
+    assert [call.call_id for call in record.calls] == [call_id(0), call_id(1)]
+
+
+def test_answer_is_the_second_reply_when_the_first_is_empty() -> None:
+    record = first_turn(said("  \n"), said("Here."))
+    assert record.outcome
+    assert record.outcome.answer == "Here."
+    assert (record.usage.input_tokens, record.usage.output_tokens) == (20, 10)
+
+
+def test_run_ends_unusable_when_two_replies_are_empty() -> None:
+    model = ListedModel(said(""), said("", reasoning="hm"), said("never asked for"))
+    with pytest.raises(ModelReplyUnusable, match="empty, twice"):
+        run_turn(a_run(), 1, [QUESTION], model)
+    assert len(model.asked) == 2
+
+
+def test_closing_call_offers_no_tools_when_the_turns_are_used_up() -> None:
+    model = ListedModel(said("As far as I know: no."))
+    record = run_turn(a_run(limits=Limits(max_turns=2)), 3, [QUESTION], model)
+    assert model.asked[0].tools == ()
+    assert isinstance(model.asked[0].messages[-1], UserMessage)
+    assert record.outcome
+    assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.MAX_TURNS, "As far as I know: no.")
+
+
+def test_tools_are_offered_still_when_the_last_turn_begins() -> None:
+    model = ListedModel(said("", SEARCH))
+    record = run_turn(a_run(limits=Limits(max_turns=2)), 2, [QUESTION], model)
+    assert model.asked[0].tools
+    assert record.decision.next == "act"
+
+
+@pytest.mark.parametrize("reply", [said("", SEARCH), said(""), said("  ")])
+def test_closing_answer_says_why_when_the_model_gives_none(reply: Reply) -> None:
+    record = run_turn(a_run(limits=Limits(max_turns=2)), 3, [QUESTION], ListedModel(reply))
+    assert record.outcome
+    assert record.reply
+    assert "2 steps" in record.outcome.answer
+    assert record.outcome.answer == record.reply.text == record.unsaid
+    assert (record.calls, record.reply.calls, record.decision.calls) == ((), (), ())
+
+
+def stop_tool_turn(*calls: Call) -> TurnRecord:
+    return run_turn(a_run(), 2, [QUESTION, *calls], ListedModel(said("asked")))
+
+
+def test_run_ends_with_the_result_when_a_stop_tool_was_called() -> None:
+    record = stop_tool_turn(a_done_call("other"), a_done_call("the answer", 1, returns_directly=True))
+    assert (record.decision.next, record.decision.reason) == ("done", "stop_tool")
+    assert record.outcome
+    assert record.outcome.answer == record.unsaid == "the answer"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        a_done_call("boom", returns_directly=True, is_error=True),
+        a_call(returns_directly=True),
+        a_done_call("long ago", turn=0, returns_directly=True),
+        a_done_call("another run's", returns_directly=True, call_id="call_2_1_0"),
+    ],
+)
+def test_model_is_asked_when_the_stop_tool_gave_no_answer_in_the_turn_before(call: Call) -> None:
+    assert stop_tool_turn(call).decision.reason == "answered"
+
+
+def test_arguments_are_replayed_letter_for_letter_when_they_hold_a_large_integer() -> None:
+    arguments = '{"z":1234567890123456789012345,"a":[1.50,"ä"],"q":"x"}'
+    tool = a_tool(parameters={"type": "object"})
+    record = first_turn(said("", ("search", arguments)), tools=[tool])
+    assert record.reply
+    assert record.reply.calls[0].arguments == arguments
+    assert record.calls[0].arguments["z"] == 1234567890123456789012345
+    assert list(record.calls[0].arguments) == ["z", "a", "q"]
+
+
+def test_arguments_survive_the_record_when_they_hold_a_large_integer() -> None:
+    arguments = '{"z":1234567890123456789012345,"q":"x"}'
+    [call] = first_turn(said("", ("search", arguments)), tools=[a_tool(parameters={"type": "object"})]).calls
+    assert Call.model_validate_json(call.model_dump_json()).arguments == call.arguments
+
+
+def test_broken_arguments_are_replayed_as_an_empty_object_when_they_were_no_json() -> None:
+    record = first_turn(said("", ("search", '{"q": "cut')))
+    assert record.reply
+    assert record.reply.calls[0].arguments == "{}"
+
+
+@pytest.mark.parametrize("arguments", ["", "  ", "{}"])
+def test_empty_arguments_stand_for_none_when_the_tool_takes_none(arguments: str) -> None:
+    record = first_turn(said("", ("ping", arguments)), tools=[a_tool("ping", parameters={"type": "object"})])
+    assert record.reply
+    assert (record.calls[0].arguments, record.reply.calls[0].arguments) == ({}, "{}")
+
+
+def test_name_is_trimmed_when_the_model_pads_it() -> None:
+    record = first_turn(said("", (" search\n", '{"q": "x"}')))
+    assert record.reply
+    assert (len(record.decision.calls), record.reply.calls[0].name) == (1, "search")
+
+
+@pytest.mark.parametrize("name", ["my tool", "multi_tool_use.parallel", "", "7up", "suche\u00e4", "x" * 300, "a\x00b"])
+def test_replayed_name_is_one_that_providers_take_when_the_model_made_it_up(name: str) -> None:
+    record = first_turn(said("", (name, "{}")))
+    assert record.reply
+    [message] = render("", [record.reply], ())["messages"]
+    name_sent = message["tool_calls"][0]["function"]["name"]
+    assert name_sent.isascii()
+    assert name_sent.replace("-", "_").isidentifier()
+    assert len(name_sent) <= 64
+
+
+def test_runaway_reply_is_cut_to_what_one_transaction_holds_when_it_makes_a_thousand_calls() -> None:
+    record = first_turn(said("", *[SEARCH] * 1000))
+    assert record.reply
+    assert len(record.calls) == len(record.reply.calls) == MAX_RECORDED_CALLS
+    assert len(record.decision.calls) == 10
+
+
+def test_every_recorded_call_stands_where_its_id_says_when_there_are_several() -> None:
+    record = first_turn(said("", *[SEARCH] * 3))
+    assert [call.key for call in record.calls] == [CallKey(1, 1, position) for position in range(3)]
+
+
+def test_system_text_is_the_agents_and_the_callers_when_both_give_some() -> None:
+    model = ListedModel(said("ok"))
+    run_turn(a_run(system="Speak French."), 1, [QUESTION], model)
+    assert model.asked[0].system == "Be helpful.\n\nSpeak French."
+
+
+def test_earlier_calls_have_their_results_when_the_model_is_asked_again() -> None:
+    first = first_turn(said("", SEARCH, SEARCH))
+    assert first.reply
+    model = ListedModel(said("done"))
+    done = [a_done_call("two", 1), a_done_call("one", 0)]
+    run_turn(a_run(), 2, [QUESTION, first.reply, *done], model)
+    assert [getattr(message, "text", "") for message in model.asked[0].messages[2:]] == ["one", "two"]
+
+
+DEEP = '{"q": ' + "[" * 400 + "]" * 400 + "}"
+
+
+@pytest.mark.parametrize("arguments", [DEEP, '{"q": "\\ud800"}', '{"q": 1e999}'])
+def test_call_can_be_recorded_when_its_arguments_are_valid_json_that_no_record_holds(arguments: str) -> None:
+    [call] = first_turn(said("", ("search", arguments)), tools=[a_tool(parameters={"type": "object"})]).calls
+    assert Call.model_validate_json(call.model_dump_json()) == call
