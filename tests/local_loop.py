@@ -1,5 +1,6 @@
 """The real loop on a fresh emulator, for tests and benchmarks: the product deployed, and this process part of it."""
 
+import hashlib
 import os
 import tempfile
 import time
@@ -12,10 +13,14 @@ from typing import Any
 from local.build import build
 from local.deploy import Stack, client, deploy
 from local.emulator import Emulator, start, stop
+from stepagent.executions import client as executions_client
 from stepagent.runs import Call, RunId, RunKey
+from stepagent.settings import settings
+from stepagent.store.clients import dynamodb, s3
 from stepagent.store.runs import load_history
 
 ROOT = Path(__file__).resolve().parent.parent
+API_KEY = "local-key"
 _END_S = 30
 
 
@@ -59,7 +64,7 @@ class LocalLoop:
 
 
 def enter(emulator: Emulator, stack: Stack, root: Path) -> None:
-    """Lets the library in this process take part in the stack."""
+    """Lets the library in this process take part in the stack, whatever it took part in before."""
     os.environ.update(
         emulator.environment
         | {
@@ -70,6 +75,13 @@ def enter(emulator: Emulator, stack: Stack, root: Path) -> None:
             "CATALOG_DIR": str(root / "catalog"),
         }
     )
+    forget()
+
+
+def forget() -> None:
+    """Makes the library read its settings and connect anew."""
+    for cached in (settings, dynamodb, s3, executions_client):
+        cached.cache_clear()
 
 
 @contextmanager
@@ -78,9 +90,18 @@ def local_loop(base_url: str, *, root: Path = ROOT, **environment: str) -> Itera
     with tempfile.TemporaryDirectory() as folder:
         emulator = start(Path(folder))
         try:
-            parameters = {"ModelBaseUrl": base_url, "ModelName": "scripted", "ModelApiKeySecretArn": ""}
+            parameters = {
+                "ModelBaseUrl": base_url,
+                "ModelName": "scripted",
+                "ModelApiKeySecretArn": "",
+                "ApiKeyHashes": f"local={_sha256(API_KEY)},other={_sha256('other-key')}",
+            }
             stack = deploy(emulator, build(root, environment=environment, parameters=parameters))
             enter(emulator, stack, root)
             yield LocalLoop(emulator, stack)
         finally:
             stop(emulator)
+
+
+def _sha256(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -13,11 +13,8 @@ from stepagent.llm.arguments import parse_arguments
 from tests.builders import a_tool
 
 ANYTHING = a_tool(parameters={"type": "object"})
-TREE = {
-    "type": "object",
-    "properties": {"of": {"$ref": "#/$defs/node"}},
-    "$defs": {"node": {"type": "object", "properties": {"of": {"$ref": "#/$defs/node"}}}},
-}
+NODE = {"allOf": [{"type": "object", "properties": {"of": {"allOf": [{"$ref": "#/$defs/node"}]}}}]}
+TREE = {"$ref": "#/$defs/node", "$defs": {"node": NODE}}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

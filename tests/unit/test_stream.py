@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 
 from stepagent.errors import ModelReplyUnusable
-from stepagent.llm.reply import Listener, Reply
+from stepagent.llm.reply import Listener, Reply, RequestedCall
 from stepagent.llm.stream import Assembly
 
 Json = dict[str, Any]
@@ -47,8 +47,8 @@ def read(*chunks: Json, listener: Listener | None = None) -> Reply:
     return Assembly(listener or Heard()).read(built)
 
 
-def calls_in(*chunks: Json) -> list[tuple[str, str, str]]:
-    return [tuple(call) for call in read(*chunks, END).calls]
+def calls_in(*chunks: Json) -> list[RequestedCall]:
+    return list(read(*chunks, END).calls)
 
 
 def test_text_is_joined_when_it_comes_in_pieces() -> None:
@@ -95,9 +95,9 @@ def test_calls_are_two_when_they_have_ids_and_no_index() -> None:
 
 
 def test_call_is_one_when_its_id_and_name_are_repeated_in_each_chunk() -> None:
-    assert calls_in(piece(0, "c1", "search", "{"), piece(0, "c1", "search", '"q":1'), piece(0, "c1", "search", "}")) == [
-        ("c1", "search", '{"q":1}')
-    ]
+    assert calls_in(
+        piece(0, "c1", "search", "{"), piece(0, "c1", "search", '"q":1'), piece(0, "c1", "search", "}")
+    ) == [("c1", "search", '{"q":1}')]
 
 
 def test_name_is_joined_when_it_is_split_over_two_chunks() -> None:
@@ -124,6 +124,15 @@ def test_call_is_complete_when_name_and_arguments_are_null_at_first() -> None:
 
 def test_call_without_an_id_is_kept_when_the_server_gives_none() -> None:
     assert calls_in(piece(0, None, "search", "{}")) == [("", "search", "{}")]
+
+
+def test_calls_are_two_when_they_share_an_index_and_their_pieces_are_interleaved() -> None:
+    pieces = [piece(0, id_, "search", part) for part in "{}" for id_ in ("c1", "c2")]
+    assert calls_in(*pieces) == [("c1", "search", "{}"), ("c2", "search", "{}")]
+
+
+def test_call_is_one_when_its_id_comes_after_its_name() -> None:
+    assert calls_in(piece(0, None, "search", "{"), piece(0, "c1", None, "}")) == [("c1", "search", "{}")]
 
 
 def test_piece_without_a_function_adds_nothing_when_it_comes() -> None:
@@ -206,6 +215,14 @@ def test_reply_is_unusable_when_the_stream_is_empty() -> None:
         read()
 
 
+@pytest.mark.parametrize(
+    "delta", ["text", 5, {"content": 5}, {"content": ["a"]}, {"tool_calls": [5]}, {"tool_calls": 5}]
+)
+def test_reply_is_unusable_when_a_field_has_a_type_that_no_reply_has(delta: Any) -> None:
+    with pytest.raises(ModelReplyUnusable, match="form"):
+        read({**chunk(), "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, END)
+
+
 def test_finish_reason_is_kept_when_later_chunks_have_none() -> None:
     assert read(chunk({"content": "x"}), chunk(finish_reason="length"), chunk()).finish_reason == "length"
 
@@ -238,8 +255,10 @@ def test_call_can_be_stored_when_it_holds_half_a_character() -> None:
     ]
 
 
-@given(st.data(), st.text(max_size=40), st.text(max_size=40), st.text(min_size=1, max_size=40))
-def test_reply_is_the_same_wherever_the_stream_is_cut(data: st.DataObject, text: str, thought: str, given_: str) -> None:
+@given(st.data(), st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
+def test_reply_is_the_same_wherever_the_stream_is_cut(
+    data: st.DataObject, text: str, thought: str, written: str
+) -> None:
     def cut(whole: str) -> Iterator[str]:
         places = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
         for start, end in zip([0, *places], [*places, len(whole)], strict=True):
@@ -249,10 +268,10 @@ def test_reply_is_the_same_wherever_the_stream_is_cut(data: st.DataObject, text:
         *(chunk({"reasoning_content": part}) for part in cut(thought)),
         *(chunk({"content": part}) for part in cut(text)),
         piece(0, "c1", "search"),
-        *(piece(0, None, None, part) for part in cut(given_)),
+        *(piece(0, None, None, part) for part in cut(written)),
         END,
     )
-    assert (reply.reasoning, reply.text, reply.calls[0].arguments) == (thought, text, given_)
+    assert (reply.reasoning, reply.text, reply.calls[0].arguments) == (thought, text, written)
 
 
 @given(st.lists(st.sampled_from(["c1", "c2", "c3"]), max_size=12))

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 @cache
-def _client() -> "SFNClient":
+def client() -> "SFNClient":
     return boto3.client("stepfunctions")
 
 
 def start_execution(run_id: RunId) -> None:
     """Starts the loop for a run. The execution bears the run's id, so a second start of the same run does nothing."""
     try:
-        _client().start_execution(
+        client().start_execution(
             stateMachineArn=settings().state_machine_arn, name=run_id, input=json.dumps({"run_id": run_id, "turn": 1})
         )
-    except _client().exceptions.ExecutionAlreadyExists:
+    except client().exceptions.ExecutionAlreadyExists:
         return
 
 
@@ -32,17 +32,17 @@ def execution_status(run_id: RunId) -> str | None:
     """How the loop of a run stands, in the service's words (`RUNNING`, `FAILED` …); None where none was started."""
     arn = settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{run_id}"
     try:
-        return _client().describe_execution(executionArn=arn)["status"]
-    except _client().exceptions.ExecutionDoesNotExist:
+        return client().describe_execution(executionArn=arn)["status"]
+    except client().exceptions.ExecutionDoesNotExist:
         return None
 
 
 def resume_execution(task_token: str) -> bool:
     """Lets the loop go on behind the state that waits with this token; False where none waits any more."""
     try:
-        _client().send_task_success(taskToken=task_token, output="{}")
-    except (_client().exceptions.TaskTimedOut, _client().exceptions.TaskDoesNotExist):
+        client().send_task_success(taskToken=task_token, output="{}")
+    except (client().exceptions.TaskTimedOut, client().exceptions.TaskDoesNotExist):
         return False
-    except _client().exceptions.InvalidToken:
+    except client().exceptions.InvalidToken:
         return False
     return True

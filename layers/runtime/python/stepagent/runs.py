@@ -1,5 +1,6 @@
 """A run, its turns, its calls and its interactions: what the record holds."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -15,6 +16,8 @@ RunId = NewType("RunId", str)
 SessionKey = NewType("SessionKey", str)
 InteractionId = NewType("InteractionId", str)
 Principal = NewType("Principal", str)
+
+_NUMBER = "(0|[1-9][0-9]{0,15})"  # as it is written, so that each thing has one id
 
 
 class RunKey(NamedTuple):
@@ -34,10 +37,10 @@ class RunKey(NamedTuple):
         Raises:
             ValueError: the text is not a run id.
         """
-        prefix, session, ordinal = run_id.split("_")
-        if prefix != "run" or not session.isalnum() or not ordinal.isdecimal():
+        parts = re.fullmatch(rf"run_([a-z0-9]+)_{_NUMBER}", run_id)
+        if parts is None:
             raise ValueError("not a run id")
-        return cls(SessionKey(session), int(ordinal))
+        return cls(SessionKey(parts[1]), int(parts[2]))
 
 
 class CallKey(NamedTuple):
@@ -58,10 +61,10 @@ class CallKey(NamedTuple):
         Raises:
             ValueError: the text is not a call id.
         """
-        prefix, *numbers = call_id.split("_")
-        if prefix != "call" or len(numbers) != 3:
+        numbers = re.fullmatch(rf"call_{_NUMBER}_{_NUMBER}_{_NUMBER}", call_id)
+        if numbers is None:
             raise ValueError("not a call id")
-        return cls(*(int(number) for number in numbers))
+        return cls(*map(int, numbers.groups()))
 
 
 class RunStatus(StrEnum):

@@ -107,9 +107,11 @@ def _details(event: Event) -> Iterator[tuple[str, dict[str, Any]]]:
     match event.type:
         case "turn.started":
             yield "flowNodeStatus", {"status": "running", "name": f"turn {data['turn']}"}
+        case "message.completed":  # announced here, so that a call which is never run is known before its result
+            for call in data["calls"]:
+                name = {"id": call["id"], "toolName": call["name"], "functionName": call["name"]}
+                yield "toolCall", {"tool": {**name, "params": "", "response": ""}}
         case "tool.started":
-            name = {"id": data["id"], "toolName": data["name"], "functionName": data["name"]}
-            yield "toolCall", {"tool": {**name, "params": "", "response": ""}}
             yield "toolParams", {"tool": {"id": data["id"], "params": data["arguments"]}}
         case "tool.completed":
             yield "toolResponse", {"tool": {"id": data["id"], "response": data["text"], "isError": data["is_error"]}}

@@ -41,17 +41,22 @@ class Progress:
 async def follow(run_id: RunId, after: int, progress: Progress) -> AsyncIterator[Event | None]:
     """Events behind number `after`, as they are written; None now and then, for a sign of life.
 
-    Ends with the run's last event, or when the run waits for a person.
+    Ends with the run's last event, or when the run waits for a person. Earlier events are read as well where they
+    have not expired, since they tell which questions are open.
     """
+    seen = 0
     quiet_since = spoke_at = time.monotonic()
     while True:
-        events: Sequence[Event] = await asyncio.to_thread(read_events, run_id, after)
+        events: Sequence[Event] = await asyncio.to_thread(read_events, run_id, seen)
         for event in events:
             progress.see(event)
-            after = event.n
-            yield event
-        if progress.ended or (events and progress.waits):
+            seen = event.n
+            if seen > after:
+                yield event
+        if progress.ended or (events and seen > after and progress.waits):
             return
+        if not events:
+            seen = max(seen, after)
         moment = time.monotonic()
         if events:
             quiet_since = spoke_at = moment

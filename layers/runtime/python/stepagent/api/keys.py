@@ -12,9 +12,9 @@ def principal_of(authorization: str) -> Principal | None:
     scheme, _, key = authorization.partition(" ")
     if scheme.lower() != "bearer":
         return None
-    given = hashlib.sha256(key.strip().encode()).hexdigest()
+    given = hashlib.sha256(key.strip().encode()).hexdigest().encode()
     for entry in settings().api_key_hashes.split(","):
         name, _, known = entry.strip().partition("=")
-        if name and hmac.compare_digest(given, known.lower()):
+        if name and hmac.compare_digest(given, known.lower().encode()):
             return Principal(name)
     return None

@@ -1,9 +1,9 @@
 """What clients send, checked; refusals name the field."""
 
-import json
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import from_json
 
 from stepagent.errors import BodyTooLarge, InvalidRequest
 from stepagent.messages import AssistantMessage, Message, UserMessage
@@ -16,6 +16,16 @@ class _Body(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, content: Any) -> Any:
+        """A null stands for a field that is not given: clients send many of those."""
+        return (
+            {name: value for name, value in content.items() if value is not None}
+            if isinstance(content, dict)
+            else content
+        )
+
 
 BodyT = TypeVar("BodyT", bound=_Body)
 
@@ -25,10 +35,21 @@ class TextPart(_Body):
     text: str
 
 
+_FORMS = ("a text", "a list of parts")  # of content; pydantic puts them into the place of an error
+
+Content = Annotated[
+    Annotated[str, Tag(_FORMS[0])] | Annotated[list[TextPart], Tag(_FORMS[1])],
+    Discriminator(lambda content: _FORMS[isinstance(content, list)]),
+]
+
+
 class ChatMessage(_Body):
+    """One message. `reasoning_content` comes back from clients that send our replies as they got them."""
+
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Content
     name: str | None = None
+    reasoning_content: str | None = None
 
     @property
     def text(self) -> str:
@@ -49,7 +70,7 @@ class ChatRequest(_Body):
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    n: Literal[1] = 1
+    n: int = Field(1, ge=1, le=1)
     user: str | None = None
     session_id: str | None = Field(
         None, min_length=1, max_length=128, validation_alias=AliasChoices("session_id", "chatId")
@@ -104,8 +125,8 @@ def _read(body: bytes, kind: type[BodyT]) -> BodyT:
     if len(body) > MAX_BODY_BYTES:
         raise BodyTooLarge(f"The body has {len(body)} bytes; at most {MAX_BODY_BYTES} are taken.")
     try:
-        content = json.loads(body.decode(), parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        content = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidRequest("The body must be a JSON object.")
@@ -116,11 +137,7 @@ def _read(body: bytes, kind: type[BodyT]) -> BodyT:
 
 
 def _refusal(problem: Any) -> InvalidRequest:
-    param = ".".join(str(part) for part in problem["loc"])
+    param = ".".join(str(part) for part in problem["loc"] if part not in _FORMS)
     if problem["type"] == "extra_forbidden":
         return InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter")
     return InvalidRequest(f"{param!r}: {problem['msg']}.", param)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

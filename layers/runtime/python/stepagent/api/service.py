@@ -11,7 +11,7 @@ from stepagent.api.requests import ChatRequest
 from stepagent.catalog import Catalog, load_catalog
 from stepagent.clock import now
 from stepagent.ending import finalize
-from stepagent.errors import Conflict, NotFound
+from stepagent.errors import Conflict, NotFound, RecordConflict
 from stepagent.executions import execution_status, start_execution
 from stepagent.interactions import answer
 from stepagent.runs import ENDED, Principal, Run, RunKey, SessionKey
@@ -58,7 +58,10 @@ def say(request: ChatRequest, principal: Principal) -> Following:
         system=request.system,
         created_at=now(),
     )
-    create_run(run, request.conversation())
+    try:
+        create_run(run, request.conversation())
+    except RecordConflict as error:  # another request of this session was quicker
+        raise Conflict("Another run of this session has just begun.", "session_id", "session_busy") from error
     start_execution(run.run_id)
     return Following(run, 0)
 

@@ -5,7 +5,7 @@ All that belongs to a session stands in its partition, so that one query reads a
     pk S#<session>     sk SESSION                        the session: its number of runs, the run that is active
                        sk RUN#<ordinal>                  a run
                        sk RUN#<ordinal>#TURN#<turn>      the claim on a turn and the decision it came to
-                       sk M#<ordinal>#<turn>#<part>      part 0: a message; parts from 1: the calls it asked for
+                       sk M#<ordinal>#<turn>#<part>      part 0: a message, or a request's; parts from 1: its calls
     pk Q#<question>    sk QUESTION                       a question to a person, with its task token
 
 What never changes after it is written is one JSON text (`body`), so that numbers and key order survive as given; what

@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from stepagent.clock import now
 from stepagent.errors import RecordConflict
 from stepagent.messages import Message, message_adapter
@@ -21,6 +23,8 @@ from stepagent.runs import (
 from stepagent.store import journal
 from stepagent.store.items import message_key, pack, run_key, session_key, session_pk, turn_key, unpack
 from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+
+_messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 _COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _STATIC = {"run_id", "session_id", "owner", "agent", "tools", "system", "created_at"}
@@ -56,8 +60,9 @@ def create_run(run: Run, messages: Sequence[Message]) -> None:
     )
     body = pack("body", run.model_dump_json(include=_STATIC))
     written = put(run_key(key), {**body, "status": RunStatus.RUNNING, "turns": 0, **dict.fromkeys(_COUNTERS, 0)})
-    texts = [put_message(key, 0, message, part) for part, message in enumerate(messages)]
-    transact([taken, written, *texts, journal.first_event(run)])
+    # One item for all of them: a long conversation has more messages than a transaction may have items.
+    said = put(message_key(key, 0), {"type": "messages", **pack("body", _messages.dump_json(list(messages)).decode())})
+    transact([taken, written, said, journal.first_event(run)])
 
 
 def load_run(key: RunKey) -> Run | None:
@@ -67,7 +72,7 @@ def load_run(key: RunKey) -> Run | None:
 
 def load_history(session: SessionKey) -> list[Message | Call]:
     """The whole conversation of a session in order: messages, and after each reply the calls that it asked for."""
-    return [_entry(item) for item in query(session_pk(session), "M#")]
+    return [entry for item in query(session_pk(session), "M#") for entry in _entries(item)]
 
 
 class Claim(NamedTuple):
@@ -129,8 +134,8 @@ def close_run(run: Run, outcome: Outcome) -> bool:
     return True
 
 
-def put_message(run: RunKey, turn: int, message: Message, part: int = 0) -> Operation:
-    return put(message_key(run, turn, part), {"type": "message", **pack("body", message.model_dump_json())})
+def put_message(run: RunKey, turn: int, message: Message) -> Operation:
+    return put(message_key(run, turn), {"type": "message", **pack("body", message.model_dump_json())})
 
 
 def put_call(session: SessionKey, call: Call) -> Operation:
@@ -150,10 +155,11 @@ def call_from_item(item: dict[str, Any]) -> Call:
     return Call.model_validate(body | {"status": item["status"], "result": json.loads(result) if result else None})
 
 
-def _entry(item: dict[str, Any]) -> Message | Call:
+def _entries(item: dict[str, Any]) -> Sequence[Message | Call]:
     if item["type"] == "call":
-        return call_from_item(item)
-    return message_adapter.validate_json(unpack(item, "body") or "")
+        return [call_from_item(item)]
+    body = unpack(item, "body") or ""
+    return _messages.validate_json(body) if item["type"] == "messages" else [message_adapter.validate_json(body)]
 
 
 def _run(item: dict[str, Any]) -> Run:

@@ -1,0 +1,152 @@
+"""Following a run by its events, over a journal in memory."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from stepagent.api import follow as subject
+from stepagent.api.follow import Progress, follow
+from stepagent.runs import RunId
+from stepagent.store.journal import Event
+from tests.builders import RUN_ID
+
+
+class Told:
+    """Events that appear one read after the other. Stands for `read_events`."""
+
+    def __init__(self, *reads: Sequence[Event]) -> None:
+        self.events: list[Event] = []
+        self.reads = list(reads)
+
+    def __call__(self, run_id: RunId, after: int) -> list[Event]:
+        if self.reads:
+            self.events += self.reads.pop(0)
+        return [event for event in self.events if event.n > after]
+
+
+def numbered(*events: tuple[str, dict[str, Any]], start: int = 1) -> list[Event]:
+    return [Event(n, type_, "", data) for n, (type_, data) in enumerate(events, start)]
+
+
+def replied(*ids: str) -> tuple[str, dict[str, Any]]:
+    return "message.completed", {"turn": 1, "calls": [{"id": id_, "name": "t"} for id_ in ids]}
+
+
+def completed(id_: str) -> tuple[str, dict[str, Any]]:
+    return "tool.completed", {"id": id_, "name": "t", "text": "x", "is_error": False}
+
+
+def asked(id_: str) -> tuple[str, dict[str, Any]]:
+    return "interaction.required", {
+        "call_id": id_,
+        "interaction_id": f"q-{id_}",
+        "description": "Which?",
+        "type": "text",
+    }
+
+
+def resolved(id_: str) -> tuple[str, dict[str, Any]]:
+    return "interaction.resolved", {"interaction_id": f"q-{id_}"}
+
+
+ENDED: tuple[str, dict[str, Any]] = ("run.completed", {})
+
+
+def progress_after(*events: tuple[str, dict[str, Any]]) -> Progress:
+    progress = Progress()
+    for event in numbered(*events):
+        progress.see(event)
+    return progress
+
+
+def test_run_waits_when_every_open_call_asks_a_person() -> None:
+    assert progress_after(replied("a", "b"), asked("a"), asked("b")).waits
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [replied("a")],
+        [replied("a", "b"), asked("a")],
+        [replied("a"), asked("a"), completed("a")],
+        [replied("a"), asked("a"), completed("a"), resolved("a")],
+        [replied("a", "b"), asked("b"), ("tool.started", {"id": "a"})],
+    ],
+)
+def test_run_goes_on_when_no_question_is_open_or_another_call_runs(events: list[tuple[str, dict[str, Any]]]) -> None:
+    assert not progress_after(*events).waits
+
+
+def test_run_waits_when_the_ordinary_call_of_the_turn_has_ended() -> None:
+    assert progress_after(replied("a", "b"), asked("b"), completed("a")).waits
+
+
+@pytest.mark.parametrize("last", ["run.completed", "run.failed", "run.cancelled"])
+def test_run_has_ended_when_its_last_event_was_seen(last: str) -> None:
+    assert progress_after((last, {})).ended
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_QUICK_S", 0.0001)
+    monkeypatch.setattr(subject, "_SLOW_S", 0.0001)
+
+
+def followed(monkeypatch: pytest.MonkeyPatch, told: Told, after: int = 0) -> list[Event | None]:
+    async def collect() -> list[Event | None]:
+        return [event async for event in follow(RUN_ID, after, Progress())]
+
+    monkeypatch.setattr(subject, "read_events", told)
+    return asyncio.run(asyncio.wait_for(collect(), 2))
+
+
+def test_every_event_is_told_once_and_in_order_when_they_come_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = numbered(("run.started", {}), ("turn.started", {}), replied(), ENDED)
+    assert followed(monkeypatch, Told([], events[:1], [], events[1:3], events[3:])) == events
+
+
+def test_only_later_events_are_told_when_a_follower_knows_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = numbered(("run.started", {}), replied(), ENDED)
+    assert followed(monkeypatch, Told(events), after=1) == events[1:]
+
+
+def test_following_ends_when_only_a_person_can_make_the_run_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = numbered(replied("a", "b"), asked("b"), completed("a"))
+    assert followed(monkeypatch, Told(events[:2], [], events[2:])) == events
+
+
+def test_following_goes_on_when_the_answer_stands_in_the_same_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = numbered(replied("a"), asked("a"), completed("a"), resolved("a"), ENDED)
+    assert followed(monkeypatch, Told(events[:4], events[4:])) == events
+
+
+def test_following_ends_when_one_of_two_questions_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = numbered(replied("a", "b"), asked("a"), asked("b"))
+    after = numbered(completed("a"), resolved("a"), start=4)
+    assert followed(monkeypatch, Told([*before, *after]), after=3) == after
+
+
+def test_following_awaits_the_answer_when_it_begins_behind_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = numbered(replied("a"), asked("a"))
+    after = numbered(completed("a"), resolved("a"), ENDED, start=3)
+    assert followed(monkeypatch, Told(before, after), after=2) == after
+
+
+def test_following_works_when_the_events_before_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(run_id: RunId, after: int) -> list[Event]:
+        return numbered(ENDED, start=9) if after == 8 else []
+
+    async def collect() -> list[Event | None]:
+        return [event async for event in follow(RUN_ID, 8, Progress())]
+
+    monkeypatch.setattr(subject, "read_events", read)
+    assert asyncio.run(asyncio.wait_for(collect(), 2)) == numbered(ENDED, start=9)
+
+
+def test_sign_of_life_is_given_when_nothing_happens_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_KEEP_ALIVE_S", 0)
+    told = followed(monkeypatch, Told([], [], numbered(ENDED)))
+    assert told[0] is None
+    assert told[-1:] == numbered(ENDED)

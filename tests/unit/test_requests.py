@@ -1,0 +1,198 @@
+"""Requests as clients send them: what is taken, and how a refusal names the field."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepagent.api.requests import MAX_BODY_BYTES, ChatRequest, read_answer_request, read_chat_request
+from stepagent.api.shapes import completion
+from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
+from stepagent.messages import AssistantMessage, UserMessage
+from tests.builders import a_run
+
+HELLO = {"role": "user", "content": "Hello"}
+
+
+def body(**changes: Any) -> bytes:
+    return json.dumps({"model": "helper", "messages": [HELLO]} | changes).encode()
+
+
+def refused(content: bytes) -> RequestError:
+    with pytest.raises(RequestError) as refusal:
+        read_chat_request(content)
+    return refusal.value
+
+
+def test_request_is_read_when_it_is_as_openai_clients_send_it() -> None:
+    request = read_chat_request(
+        body(stream=True, stream_options={"include_usage": True}, temperature=1, max_tokens=5, n=1, user="u")
+    )
+    assert (request.stream, request.temperature, request.max_output_tokens) == (True, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b'{"n": NaN}', "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b'"model"', "must be a JSON object"),
+    ],
+)
+def test_body_is_refused_with_the_reason_when_it_is_no_object(content: bytes, words: str) -> None:
+    error = refused(content)
+    assert type(error) is InvalidRequest
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"model": 5}, "model"),
+        ({"model": None}, "model"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": ["hello"]}, "messages.0"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}, "messages.0.role"),
+        ({"messages": [{**HELLO, "extra": 1}]}, "messages.0.extra"),
+        ({"messages": [HELLO, {"role": "assistant", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": " \n"}]}, "messages"),
+        ({"messages": [{"role": "system", "content": "Be brief."}]}, "messages"),
+        ({"stream": "true"}, "stream"),
+        ({"stream": 1}, "stream"),
+        ({"temperature": "1"}, "temperature"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 5.0}, "max_tokens"),
+        ({"max_completion_tokens": True}, "max_completion_tokens"),
+        ({"n": 2}, "n"),
+        ({"n": True}, "n"),
+        ({"session_id": ""}, "session_id"),
+        ({"session_id": "x" * 129}, "session_id"),
+        ({"chatId": 5}, "chatId"),
+        ({"detail": "yes"}, "detail"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"stream_options": {"other": True}}, "stream_options.other"),
+    ],
+)
+def test_refusal_names_the_field_when_one_is_wrong(changes: dict[str, Any], param: str) -> None:
+    error = refused(body(**changes))
+    assert type(error) is InvalidRequest
+    assert (error.param, error.http_status) == (param, 400)
+
+
+@pytest.mark.parametrize("field", ["tools", "tool_choice", "response_format", "top_p", "seed", "whatever"])
+def test_field_is_refused_by_name_when_it_is_not_supported(field: str) -> None:
+    error = refused(body(**{field: "auto"}))
+    assert (error.param, error.error_code) == (field, "unsupported_parameter")
+    assert field in error.message
+
+
+def test_refusal_points_at_the_part_when_it_is_an_image() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    error = refused(body(messages=[{"role": "user", "content": [{"type": "text", "text": "See"}, image]}]))
+    assert (error.param or "").startswith("messages.0.content.1")
+
+
+def test_session_is_refused_when_both_of_its_names_are_given() -> None:
+    assert refused(body(session_id="a", chatId="b")).param in ("session_id", "chatId")
+
+
+def test_session_is_known_by_its_other_name_when_a_client_gives_that() -> None:
+    assert read_chat_request(body(chatId="a")).session_id == "a"
+
+
+def test_parts_become_one_text_when_content_is_a_list() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert read_chat_request(body(messages=[{"role": "user", "content": parts}])).messages[0].text == "a\nb"
+
+
+def test_text_is_refused_when_it_holds_half_a_character() -> None:
+    assert refused(b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d"}]}').http_status == 400
+
+
+def test_body_is_read_when_it_is_as_large_as_it_may_be() -> None:
+    content = body()
+    padded = content + b" " * (MAX_BODY_BYTES - len(content))
+    assert read_chat_request(padded).model == "helper"
+
+
+def test_body_is_too_large_when_it_has_one_byte_more_than_it_may() -> None:
+    error = refused(b" " * (MAX_BODY_BYTES + 1))
+    assert (type(error), error.http_status) == (BodyTooLarge, 413)
+
+
+def chat(*messages: tuple[str, str], session_id: str | None = None) -> ChatRequest:
+    listed = [{"role": role, "content": text} for role, text in messages]
+    return read_chat_request(body(messages=listed, session_id=session_id))
+
+
+DIALOGUE = (("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d"))
+
+
+def test_whole_conversation_counts_when_there_is_no_session() -> None:
+    assert chat(*DIALOGUE).conversation() == [
+        UserMessage(text="a"),
+        AssistantMessage(text="b"),
+        UserMessage(text="c"),
+        UserMessage(text="d"),
+    ]
+
+
+def test_only_what_follows_the_last_reply_counts_when_there_is_a_session() -> None:
+    assert chat(*DIALOGUE, session_id="s").conversation() == [UserMessage(text="c"), UserMessage(text="d")]
+
+
+def test_all_messages_count_when_a_session_has_no_reply_yet() -> None:
+    assert len(chat(("user", "a"), ("user", "b"), session_id="s").conversation()) == 2
+
+
+def test_system_text_is_kept_apart_when_it_is_given() -> None:
+    request = chat(("system", "Be brief."), ("developer", "Be kind."), ("user", "a"))
+    assert (request.system, len(request.conversation())) == ("Be brief.\n\nBe kind.", 1)
+
+
+def test_our_own_reply_is_taken_when_a_client_sends_it_back() -> None:
+    reply = completion(a_run(), "Hi.", "hm")["choices"][0]["message"]
+    assert read_chat_request(body(messages=[HELLO, reply, HELLO])).conversation()[1] == AssistantMessage(text="Hi.")
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"answer": ""}', b'{"answer": 5}', b'{"answer": "x", "token": "y"}', b""])
+def test_answer_is_refused_when_it_has_the_wrong_form(content: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        read_answer_request(content)
+
+
+def test_answer_is_read_when_it_is_a_text() -> None:
+    assert read_answer_request('{"answer": "ja, gerne ä"}'.encode()).answer == "ja, gerne ä"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([*ChatRequest.model_fields, "chatId", "other"])
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=5))
+def test_request_is_read_or_refused_as_a_request_error_whatever_is_sent(changes: dict[str, Any]) -> None:
+    assert outcome_of(body(**changes)) in (200, 400)
+
+
+def outcome_of(content: bytes) -> int:
+    try:
+        read_chat_request(content)
+    except RequestError as error:
+        return error.http_status
+    return 200
