@@ -1,7 +1,7 @@
 """Bearer keys, and the authorizer's answer to API Gateway."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,9 +19,8 @@ METHOD = "arn:aws:execute-api:eu-central-1:1:api/v1/GET/models"
 
 
 @pytest.fixture(autouse=True)
-def _listed(set_environment: Callable[..., None]) -> Iterator[None]:
+def _listed(set_environment: Callable[..., None]) -> None:
     set_environment(API_KEY_HASHES=LISTED)
-    yield
 
 
 @pytest.mark.parametrize(
@@ -34,11 +33,14 @@ def test_key_belongs_to_its_principal_when_it_is_listed(header: str, name: str) 
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Bearer", "Bearer ", "key-a", "Basic key-a", "Bearer key-c", "Bearer key-A", "Bearer nameless", "Bearer ü"]
-    + [f"Bearer {digest('key-a')}"],
+    ["", "Bearer", "Bearer ", "key-a", "Basic key-a", "Bearer key-c", "Bearer key-A", "Bearer nameless", "Bearer ü"],
 )
 def test_key_belongs_to_nobody_when_it_is_not_listed(header: str) -> None:
     assert principal_of(header) is None
+
+
+def test_hash_is_no_key_when_somebody_has_read_the_list() -> None:
+    assert principal_of(f"Bearer {digest('key-a')}") is None
 
 
 def test_nobody_is_admitted_when_no_key_is_listed(set_environment: Callable[..., None]) -> None:

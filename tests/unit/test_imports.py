@@ -1,0 +1,45 @@
+"""What a cold start pays for: which function imports what, each seen in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.functions import ROOT
+
+LIBRARY = ROOT / "layers" / "runtime" / "python"
+FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/app.py"))
+
+
+def imported_by(module: str, folder: str = "") -> set[str]:
+    """The top-level packages that a fresh process has after this import."""
+    roots = [str(ROOT / "functions" / folder)] if folder else []
+    code = f"import json, sys, {module}; print(json.dumps(sorted(name.partition('.')[0] for name in sys.modules)))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(LIBRARY)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name != "think"])
+def test_function_does_not_import_openai_when_it_asks_no_model(function: str) -> None:
+    assert "openai" not in imported_by("app", function)
+
+
+def test_think_imports_openai_when_it_starts() -> None:
+    assert "openai" in imported_by("app", "think")
+
+
+def test_turn_imports_neither_store_nor_provider_when_it_is_pure() -> None:
+    assert not imported_by("stepagent.turn") & {"boto3", "botocore", "openai", "httpx2"}
+
+
+@pytest.mark.parametrize("module", ["stepagent.tools", "stepagent.think", "stepagent.api.service"])
+def test_library_needs_no_setting_when_it_is_imported(module: str) -> None:
+    assert "stepagent" in imported_by(module)
+
+
+@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name != "stream"])
+def test_function_does_not_import_a_web_server_when_it_is_none(function: str) -> None:
+    assert not imported_by("app", function) & {"starlette", "uvicorn"}

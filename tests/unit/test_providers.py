@@ -1,0 +1,243 @@
+"""One request to a provider, made by the real client against a scripted server on this machine."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from stepagent.errors import (
+    ConfigurationError,
+    ModelBusy,
+    ModelError,
+    ModelKeyRefused,
+    ModelReplyUnusable,
+    ModelRequestRejected,
+)
+from stepagent.llm import providers
+from stepagent.llm.providers import ask
+from stepagent.llm.registry import ModelSpec
+from stepagent.llm.reply import Reply
+from tests.scripted_model import Fault, Raw, ScriptedModel
+from tests.scripted_model import Reply as Scripted
+from tests.unit.test_stream import Heard
+
+FIELDS = {"messages": [{"role": "user", "content": "Hi"}]}
+HTML = "<html><body><h1>502 Bad Gateway</h1></body></html>"
+HEAD = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+
+
+def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as running:
+        yield running
+
+
+@pytest.fixture
+def model(server: ScriptedModel) -> ScriptedModel:
+    server.reset()
+    return server
+
+
+def spec(model: ScriptedModel, **changes: Any) -> ModelSpec:
+    row = {"name": "default", "provider_model": "m", "base_url": model.base_url, "idle_timeout_s": 1}
+    return ModelSpec.model_validate({**row, "first_byte_timeout_s": 1, **changes})
+
+
+def asked(model: ScriptedModel, heard: Heard | None = None, **changes: Any) -> Reply:
+    return ask(spec(model, **changes), dict(FIELDS), heard or Heard())
+
+
+def refused(model: ScriptedModel, heard: Heard | None = None, **changes: Any) -> ModelError:
+    with pytest.raises(ModelError) as error:
+        asked(model, heard, **changes)
+    return error.value
+
+
+def test_reply_is_read_when_the_server_streams_it(model: ScriptedModel) -> None:
+    model.script(Scripted(text="Hello there", usage=(7, 2)))
+    reply = asked(model)
+    assert (reply.text, reply.usage.input_tokens, reply.usage.complete) == ("Hello there", 7, True)
+
+
+def test_request_asks_for_a_stream_and_its_usage_when_the_model_counts(model: ScriptedModel) -> None:
+    model.script(Scripted(text="x"))
+    asked(model)
+    [sent] = model.requests
+    assert (sent["model"], sent["stream"], sent["stream_options"]) == ("m", True, {"include_usage": True})
+
+
+def test_usage_is_not_asked_for_when_the_model_does_not_know_the_field(model: ScriptedModel) -> None:
+    model.script(Scripted(text="x"))
+    asked(model, stream_usage=False)
+    assert "stream_options" not in model.requests[0]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_key_is_refused_when_the_provider_says_so(model: ScriptedModel, status: int) -> None:
+    model.script(Fault(status, body={"error": {"message": "bad key", "code": "invalid_api_key"}}))
+    error = refused(model)
+    assert type(error) is ModelKeyRefused
+    assert "bad key" in error.message
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 524, 529])
+def test_model_is_busy_when_the_status_passes(model: ScriptedModel, status: int) -> None:
+    model.script(Fault(status))
+    assert type(refused(model)) is ModelBusy
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 413, 422])
+def test_request_is_rejected_when_the_status_stays(model: ScriptedModel, status: int) -> None:
+    model.script(Fault(status, body={"error": {"message": "context too long"}}))
+    error = refused(model)
+    assert type(error) is ModelRequestRejected
+    assert "context too long" in error.message
+
+
+def test_providers_words_are_kept_when_its_error_is_a_text(model: ScriptedModel) -> None:
+    model.script(Fault(404, body={"error": "model 'm' not found, try pulling it first"}))
+    assert "try pulling it first" in refused(model).message
+
+
+def test_request_id_is_kept_when_the_provider_gives_one(model: ScriptedModel) -> None:
+    model.script(Fault(400, {"x-request-id": "req-7"}))
+    assert "req-7" in refused(model).message
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_s"),
+    [("7", 7), ("0", 0), ("1.5", 1.5), ("-3", 0), ("soon", None), ("Wed, 21 Oct 2030 07:28:00 GMT", None)],
+)
+def test_wait_is_the_providers_when_it_names_seconds(model: ScriptedModel, header: str, wait_s: float | None) -> None:
+    model.script(Fault(429, {"Retry-After": header}))
+    error = refused(model)
+    assert isinstance(error, ModelBusy)
+    assert error.wait_s == wait_s
+
+
+@pytest.mark.parametrize("header", ["inf", "1e999", "nan"])
+def test_wait_is_unknown_when_the_provider_names_no_number_of_seconds(model: ScriptedModel, header: str) -> None:
+    model.script(Fault(429, {"Retry-After": header}))
+    error = refused(model)
+    assert isinstance(error, ModelBusy)
+    assert error.wait_s is None
+
+
+@pytest.mark.parametrize("status", [400, 502])
+def test_page_of_html_is_not_repeated_when_a_proxy_sends_one(model: ScriptedModel, status: int) -> None:
+    model.script(Fault(status, body=HTML))
+    message = refused(model).message
+    assert str(status) in message
+    assert "<" not in message
+
+
+@pytest.mark.parametrize("fault", [Fault(429, {"Retry-After": "0"}), Fault(500), Raw(cut_after_chunks=0)])
+def test_one_request_is_sent_when_the_answer_is_a_fault(model: ScriptedModel, fault: Fault | Raw) -> None:
+    model.script(fault, fault, fault)
+    refused(model)
+    assert len(model.requests) == 1
+
+
+def test_model_is_busy_when_nobody_listens(model: ScriptedModel) -> None:
+    error = refused(model, base_url="http://127.0.0.1:9/v1")
+    assert type(error) is ModelBusy
+    assert "http://127.0.0.1:9/v1" in error.message
+
+
+@pytest.mark.parametrize("body", [HTML, "", "{", "[1, 2]"])
+def test_reply_is_an_error_of_ours_when_the_body_is_no_stream(model: ScriptedModel, body: str) -> None:
+    model.script(Fault(200, body=body))
+    assert isinstance(refused(model), ModelBusy | ModelReplyUnusable)
+
+
+@pytest.mark.parametrize("data", [5, "text", [1], None, {"choices": 5}, {"choices": [5]}, {"choices": [{"delta": 5}]}])
+def test_reply_is_an_error_of_ours_when_a_chunk_is_garbage(model: ScriptedModel, data: Any) -> None:
+    model.script(Raw(chunks=(data, chunk({}, "stop"))))
+    with pytest.raises(ModelError):
+        ask(spec(model), dict(FIELDS), Heard())
+
+
+def test_model_is_busy_when_the_stream_is_cut_before_anything_was_shown(model: ScriptedModel) -> None:
+    model.script(Scripted(reasoning="hm, let me think", text="Hello", cut_after_chunks=2))
+    assert type(refused(model)) is ModelBusy
+
+
+def test_reply_is_unusable_when_the_stream_is_cut_after_something_was_shown(model: ScriptedModel) -> None:
+    heard = Heard()
+    model.script(Scripted(text="Hello there, how are you?", cut_after_chunks=3))
+    assert type(refused(model, heard)) is ModelReplyUnusable
+    assert "".join(heard.texts)
+
+
+@pytest.mark.parametrize(("shown", "kind"), [("", ModelBusy), ("Hel", ModelReplyUnusable)])
+def test_stream_without_an_end_is_no_answer_when_it_closes_in_order(
+    model: ScriptedModel, shown: str, kind: type[ModelError]
+) -> None:
+    model.script(Raw(chunks=(chunk({"content": shown}),), done=False))
+    assert type(refused(model)) is kind
+
+
+@pytest.mark.parametrize(("shown", "kind"), [("", ModelBusy), ("Hel", ModelReplyUnusable)])
+def test_error_inside_a_stream_is_told_when_the_status_was_200(
+    model: ScriptedModel, shown: str, kind: type[ModelError]
+) -> None:
+    broken = {"error": {"message": "overloaded", "type": "server_error"}}
+    model.script(Raw(chunks=(chunk({"content": shown}), broken)))
+    error = refused(model)
+    assert type(error) is kind
+    assert "overloaded" in error.message
+
+
+def test_model_is_busy_when_no_data_comes_in_time(model: ScriptedModel) -> None:
+    model.script(Scripted(text="late", first_delay_s=1.3))
+    assert type(refused(model)) is ModelBusy
+
+
+def test_finish_is_enough_when_the_closing_mark_is_missing(model: ScriptedModel) -> None:
+    model.script(Raw(chunks=(chunk({"content": "Hi"}), chunk({}, "stop")), done=False))
+    assert asked(model).text == "Hi"
+
+
+@pytest.mark.parametrize("base_url", ["no url", "http://[", "ftp://127.0.0.1/v1", ""])
+def test_failure_is_an_error_of_ours_when_the_base_url_is_none(model: ScriptedModel, base_url: str) -> None:
+    with pytest.raises((ModelError, ConfigurationError)):
+        asked(model, base_url=base_url)
+
+
+@pytest.mark.parametrize("key", ["", "two\nlines", "schl\u00fcssel"])
+def test_configuration_is_at_fault_when_the_secret_holds_no_key(
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr(providers.parameters, "get_secret", lambda name, max_age: key)
+    with pytest.raises(ConfigurationError, match="'default'") as error:
+        asked(model, api_key_secret="arn:secret")
+    assert not key or key not in error.value.message
+
+
+def test_configuration_is_at_fault_when_the_secret_cannot_be_read(
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(name: str, max_age: int) -> str:
+        raise providers.parameters.GetParameterError("denied")
+
+    monkeypatch.setattr(providers.parameters, "get_secret", unreadable)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        asked(model, api_key_secret="arn:secret")
+
+
+def test_failure_is_an_error_of_ours_when_the_client_raises_what_it_has_never_raised(
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unheard(openai.OpenAIError):
+        pass
+
+    def client(spec: ModelSpec, key: str) -> Any:
+        raise Unheard("new in some version")
+
+    monkeypatch.setattr(providers, "_client", client)
+    assert isinstance(refused(model), ModelError)
