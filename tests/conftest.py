@@ -39,6 +39,7 @@ def _loopback_only() -> Iterator[None]:
 def _guarded(connect: Callable[..., Any]) -> Callable[..., Any]:
     def connect_here(opened: socket.socket, address: Any) -> Any:
         if isinstance(address, tuple) and address[0] not in _THIS_MACHINE:
+            opened.close()  # else its warning would hide the reason
             raise AssertionError(f"a test tried to reach {address[0]}")
         return connect(opened, address)
 

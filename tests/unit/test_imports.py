@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -13,13 +14,14 @@ LIBRARY = ROOT / "layers" / "runtime" / "python"
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/app.py"))
 
 
-def imported_by(module: str, folder: str = "") -> set[str]:
+@cache
+def imported_by(module: str, folder: str = "") -> frozenset[str]:
     """The top-level packages that a fresh process has after this import."""
     roots = [str(ROOT / "functions" / folder)] if folder else []
     code = f"import json, sys, {module}; print(json.dumps(sorted(name.partition('.')[0] for name in sys.modules)))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(LIBRARY)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return frozenset(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize("function", [name for name in FUNCTIONS if name != "think"])

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepagent import journal as subject
 from stepagent.journal import BATCH_CHARS, Journal, shown
 from stepagent.runs import RunId
+from stepagent.store import journal as store
 from stepagent.store.journal import Event, EventType
 from tests.builders import RUN_ID
 
@@ -217,3 +219,25 @@ def test_text_is_shown_whole_when_it_is_short() -> None:
 
 def test_text_is_shown_with_its_length_when_it_is_cut() -> None:
     assert shown("x" * 2001) == "x" * 2000 + "… (2001 characters)"
+
+
+class LostAnswer:
+    """A client whose request was carried out before it was refused. Stands for DynamoDB's, as far as an event needs."""
+
+    class exceptions:  # noqa: N801  # as in the client
+        ConditionalCheckFailedException = ClientError
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+
+    def put_item(self, **request: Any) -> None:
+        item = request["Item"] | self.changes
+        raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}, "Item": item}, "PutItem")  # type: ignore[typeddict-unknown-key]
+
+
+@pytest.mark.parametrize(("changes", "written"), [({}, True), ({"data": {"S": "another's"}}, False)])
+def test_event_counts_as_written_when_the_item_that_is_there_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], written: bool
+) -> None:
+    monkeypatch.setattr(store, "dynamodb", lambda: LostAnswer(**changes))
+    assert store.put_event(RUN_ID, 2, "usage", {"turn": 1}) is written

@@ -5,6 +5,7 @@ from typing import Any
 
 import openai
 import pytest
+from aws_lambda_powertools.utilities import parameters
 
 from stepagent.errors import (
     ConfigurationError,
@@ -213,7 +214,7 @@ def test_failure_is_an_error_of_ours_when_the_base_url_is_none(model: ScriptedMo
 def test_configuration_is_at_fault_when_the_secret_holds_no_key(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    monkeypatch.setattr(providers.parameters, "get_secret", lambda name, max_age: key)
+    monkeypatch.setattr(parameters, "get_secret", lambda name, max_age: key)
     with pytest.raises(ConfigurationError, match="'default'") as error:
         asked(model, api_key_secret="arn:secret")
     assert not key or key not in error.value.message
@@ -223,9 +224,9 @@ def test_configuration_is_at_fault_when_the_secret_cannot_be_read(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(name: str, max_age: int) -> str:
-        raise providers.parameters.GetParameterError("denied")
+        raise parameters.GetParameterError("denied")
 
-    monkeypatch.setattr(providers.parameters, "get_secret", unreadable)
+    monkeypatch.setattr(parameters, "get_secret", unreadable)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         asked(model, api_key_secret="arn:secret")
 

@@ -41,18 +41,27 @@ def load_catalog(directory: Path) -> Catalog:
     """
     agents = _rows(directory / "agents", AgentSpec)
     tools = _rows(directory / "tools", ToolSpec)
+    if not agents:
+        raise ConfigurationError(f"There are no agents in {directory}.")
     for agent in agents.values():
+        if len(set(agent.tools)) < len(agent.tools):
+            raise ConfigurationError(f"Agent {agent.name!r} names a tool twice.")
         if missing := [name for name in agent.tools if name not in tools]:
             raise ConfigurationError(f"Agent {agent.name!r} names tools that do not exist: {', '.join(missing)}.")
     return Catalog(agents, tools)
 
 
 def _rows(directory: Path, kind: type[Row]) -> dict[str, Row]:
-    return {row.name: row for row in (_row(path, kind) for path in sorted(directory.glob("*.yaml")))}
+    rows: dict[str, Row] = {}
+    for row in (_row(path, kind) for path in sorted(directory.glob("*.yaml"))):
+        if row.name in rows:
+            raise ConfigurationError(f"Two files in {directory.name} have the name {row.name!r}.")
+        rows[row.name] = row
+    return rows
 
 
 def _row(path: Path, kind: type[Row]) -> Row:
     try:
         return kind.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.parent.name}/{path.name} is not right: {error}") from error

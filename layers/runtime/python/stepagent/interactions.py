@@ -4,7 +4,7 @@ import secrets
 from datetime import timedelta
 
 from stepagent.clock import now
-from stepagent.errors import Conflict, Expired, InvalidAnswer, NotFound
+from stepagent.errors import Conflict, Expired, InvalidAnswer, NotFound, RecordConflict
 from stepagent.executions import resume_execution
 from stepagent.journal import Journal, shown
 from stepagent.runs import (
@@ -37,6 +37,7 @@ def ask(run_id: str, call_id: str, task_token: str) -> None:
 
     Raises:
         NotFound: there is no such run or call.
+        RecordConflict: the call was started, but asks nothing.
     """
     run = load_run(RunKey.parse(run_id))
     if run is None:
@@ -47,7 +48,13 @@ def ask(run_id: str, call_id: str, task_token: str) -> None:
     elif stored.question:
         replace_token(stored.question, task_token)
     else:
-        _show(run, stored.call, task_token)
+        try:
+            _show(run, stored.call, task_token)
+        except RecordConflict:  # a request of the same state was quicker
+            shown_before = load_call(run.key, stored.call.key).question
+            if shown_before is None:
+                raise
+            replace_token(shown_before, task_token)
 
 
 def answer(interaction_id: str, principal: Principal, text: str) -> Question:
@@ -70,7 +77,15 @@ def answer(interaction_id: str, principal: Principal, text: str) -> Question:
     if stored.question.answer != text:
         raise Conflict(f"Interaction {interaction_id} has another answer.")
     _settle(stored)
+    resume_execution(stored.task_token)
     return stored.question
+
+
+def settle(interaction_id: InteractionId) -> None:
+    """Finishes an answer whose giver did not come to it: it becomes the call's result."""
+    found = load_question(interaction_id)
+    if found and found.question.answer is not None:
+        _settle(found)
 
 
 def _show(run: Run, call: Call, task_token: str) -> None:
@@ -104,4 +119,3 @@ def _settle(stored: StoredQuestion) -> None:
             journal.emit(
                 "tool.completed", id=question.call_id, name=question.tool, text=shown(result.text), is_error=False
             )
-    resume_execution(stored.task_token)

@@ -40,16 +40,17 @@ def think(run_id: str, turn: int) -> Decision:
 
 
 def _decide(run: Run, turn: int, claim: Claim) -> Decision:
+    spent: list[Usage] = []
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
         try:
-            record = run_turn(run, turn, load_history(run.key.session), _asker(run, journal))
+            record = run_turn(run, turn, load_history(run.key.session), _asker(run, journal, spent))
         except ModelBusy as busy:
             if claim.attempt < _MAX_ATTEMPTS:
                 return _wait(run, turn, claim.attempt, busy)
-            record = _failed(run, turn, busy)
+            record = _failed(run, turn, busy, spent)
         except (ModelError, ConfigurationError) as error:
-            record = _failed(run, turn, error)
+            record = _failed(run, turn, error, spent)
         store_turn(run, claim.claim_id, record)
         _tell(journal, turn, record)
         if record.outcome:
@@ -57,7 +58,9 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     return record.decision
 
 
-def _asker(run: Run, journal: Journal) -> Ask:
+def _asker(run: Run, journal: Journal, spent: list[Usage]) -> Ask:
+    """Asks the run's model, and notes what each reply cost, so that it counts also where the turn fails."""
+
     def asked(system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         model = find_model(run.agent.model, settings().catalog_dir / "models.yaml")
         fields = tool_choice.render(system, messages, tools)
@@ -65,20 +68,23 @@ def _asker(run: Run, journal: Journal) -> Ask:
             fields[model.max_output_field] = run.agent.limits.max_output_tokens
         if run.agent.temperature is not None:
             fields["temperature"] = run.agent.temperature
-        return ask(model, fields, journal)
+        reply = ask(model, fields, journal)
+        spent.append(reply.usage)
+        return reply
 
     return asked
 
 
 def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy) -> Decision:
     logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": busy.message})
-    wait_s = min(_MAX_WAIT_S, max(1, round(busy.wait_s or 2 ** (attempt - 1))))
+    wait_s = max(1, round(min(_MAX_WAIT_S, busy.wait_s or 2 ** (attempt - 1))))
     return Decision(run_id=run.run_id, turn=turn, next="wait", reason=busy.code, wait_s=wait_s)
 
 
-def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> TurnRecord:
+def _failed(run: Run, turn: int, error: ModelError | ConfigurationError, spent: Sequence[Usage]) -> TurnRecord:
     decision = Decision(run_id=run.run_id, turn=turn, next="fail", reason=error.code)
-    return TurnRecord(decision, None, (), Usage(), failure=Failure(code=error.code, message=error.message))
+    failure = Failure(code=error.code, message=error.message)
+    return TurnRecord(decision, None, (), sum(spent, Usage()), failure=failure)
 
 
 def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:

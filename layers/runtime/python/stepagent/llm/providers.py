@@ -1,5 +1,6 @@
 """One request to a provider, and the provider's refusals in our words."""
 
+import math
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from stepagent.llm.reply import Listener, Reply
 from stepagent.llm.stream import Assembly
 
 _KEY_SECONDS = 300  # a rotated key is noticed after this time
-_BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
 
 
 def ask(model: ModelSpec, fields: dict[str, Any], listener: Listener) -> Reply:
@@ -61,9 +62,12 @@ def _key(model: ModelSpec) -> str:
     if not model.api_key_secret:
         return "none"  # the client insists on a key; a server without keys does not look at it
     try:
-        return str(parameters.get_secret(model.api_key_secret, max_age=_KEY_SECONDS)).strip()
+        key = str(parameters.get_secret(model.api_key_secret, max_age=_KEY_SECONDS)).strip()
     except parameters.GetParameterError as error:
         raise ConfigurationError(f"The secret with the key of model {model.name!r} cannot be read.") from error
+    if not key or not key.isascii() or not key.isprintable():
+        raise ConfigurationError(f"The secret with the key of model {model.name!r} holds no key: one line of ASCII.")
+    return key
 
 
 def _translate(error: openai.OpenAIError, model: ModelSpec, *, visible: bool) -> ModelError:
@@ -97,13 +101,16 @@ def _status(error: openai.APIStatusError, model: ModelSpec) -> ModelError:
 
 def _message(error: openai.APIStatusError) -> str:
     """The provider's own words and its request id, without the page of HTML that proxies send."""
-    body = error.body if isinstance(error.body, dict) else {}
+    words = error.body.get("message") if isinstance(error.body, dict) else error.body
+    if not isinstance(words, str) or not words or "<" in words[:20]:
+        words = type(error).__name__
     request = f", request {error.request_id}" if error.request_id else ""
-    return f"{str(body.get('message') or type(error).__name__)[:300]}{request}"
+    return f"{words[:300]}{request}"
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:
     try:
-        return max(0.0, float(error.response.headers.get("retry-after", "")))
+        wait_s = float(error.response.headers.get("retry-after", ""))
     except ValueError:
         return None
+    return max(0.0, wait_s) if math.isfinite(wait_s) else None

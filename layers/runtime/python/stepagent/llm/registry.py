@@ -4,6 +4,7 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
@@ -34,13 +35,16 @@ def load_models(path: Path) -> dict[str, ModelSpec]:
         ConfigurationError: the file is missing, or a row is wrong; the message names the row and the field.
     """
     try:
-        rows = yaml.safe_load(_expand(path.read_text(encoding="utf-8")))
+        rows = _expand(yaml.safe_load(path.read_text(encoding="utf-8")))
         models = TypeAdapter(list[ModelSpec]).validate_python(rows)
     except OSError as error:
         raise ConfigurationError(f"The list of models cannot be read: {error}.") from error
-    except (yaml.YAMLError, ValidationError) as error:
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.name} is not a list of models: {error}") from error
-    return {model.name: model for model in models}
+    by_name = {model.name: model for model in models}
+    if len(by_name) < len(models):
+        raise ConfigurationError(f"Two models in {path.name} have the same name.")
+    return by_name
 
 
 def find_model(name: str, path: Path) -> ModelSpec:
@@ -55,5 +59,17 @@ def find_model(name: str, path: Path) -> ModelSpec:
     return models[name]
 
 
-def _expand(text: str) -> str:
-    return re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", lambda match: os.environ.get(match[1]) or match[2] or "", text)
+def _expand(value: Any) -> Any:
+    """Expands after parsing, so that no value changes what the file says. As in a shell, quotes fall off a default."""
+    match value:
+        case str():
+            return re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", _variable, value)
+        case list():
+            return [_expand(each) for each in value]
+        case dict():
+            return {name: _expand(each) for name, each in value.items()}
+    return value
+
+
+def _variable(match: re.Match[str]) -> str:
+    return os.environ.get(match[1]) or (match[2] or "").strip("\"'")

@@ -55,11 +55,13 @@ def last_event(run_id: RunId) -> Event | None:
 
 
 def put_event(run_id: RunId, n: int, type_: EventType, data: Mapping[str, Any]) -> bool:
-    """Writes event `n`; False where that number is taken."""
+    """Writes event `n`; False where that number is taken by another one."""
+    request = _put(run_id, n, type_, data)
     try:
-        dynamodb().put_item(**_put(run_id, n, type_, data))
-    except dynamodb().exceptions.ConditionalCheckFailedException:
-        return False
+        dynamodb().put_item(**request, ReturnValuesOnConditionCheckFailure="ALL_OLD")
+    except dynamodb().exceptions.ConditionalCheckFailedException as error:
+        # The client repeats a request whose answer was lost; what stands there then is this very event.
+        return bool(error.response.get("Item") == request["Item"])
     return True
 
 

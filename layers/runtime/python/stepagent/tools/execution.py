@@ -6,6 +6,7 @@ from typing import Any
 
 from stepagent.clock import now
 from stepagent.errors import ToolError
+from stepagent.interactions import settle
 from stepagent.journal import Journal, shown
 from stepagent.observe import logger
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
@@ -58,7 +59,8 @@ def record_failure(run_id: str, call_id: str, error: str) -> None:
     run, key = RunKey.parse(run_id), CallKey.parse(call_id)
     claimed = claim_call(run, key)
     if claimed.question and not close_question(claimed.question):
-        return  # a person's answer arrived first, and becomes the result
+        settle(claimed.question)  # a person's answer arrived first, and becomes the result
+        return
     text = _EXPIRED if claimed.question else _FAILURES.get(error, f"The tool failed ({error}).")
     with Journal(run.run_id) as journal:
         _finish(journal, run, claimed.call, text, is_error=True)

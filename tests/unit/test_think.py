@@ -1,0 +1,144 @@
+"""The Think state around a turn: what it stores and returns when the model fails, over a record in memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepagent import think as subject
+from stepagent.agents import Limits
+from stepagent.errors import ConfigurationError, ModelBusy, ModelKeyRefused
+from stepagent.llm.reply import Listener, Reply
+from stepagent.messages import UserMessage
+from stepagent.runs import Decision, Outcome, Run, RunId, RunStatus, StopReason, TurnRecord
+from stepagent.store.runs import Claim
+from stepagent.think import think
+from tests.builders import RUN_ID, a_run, said
+
+
+class Record:
+    """The record and the journal in memory. Stands for what Think uses of `store` and `journal`."""
+
+    def __init__(self, run: Run, attempt: int = 1, decision: Decision | None = None) -> None:
+        self.run = run
+        self.claim = Claim("c", attempt, decision)
+        self.stored: list[TurnRecord] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.ended: list[Outcome] = []
+        self.asked = 0
+
+    def __enter__(self) -> "Record":
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def emit(self, type_: str, **data: Any) -> None:
+        self.events.append((type_, data))
+
+    def text(self, fragment: str) -> None: ...
+
+
+Lay = Callable[..., Record]
+
+
+@pytest.fixture
+def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
+    """Makes a record of a run whose model gives these replies, or raises them."""
+
+    def make(*replies: Reply | Exception, run: Run | None = None, **claim: Any) -> Record:
+        record, waiting = Record(run or a_run(), **claim), list(replies)
+
+        def ask(model: object, fields: dict[str, Any], listener: Listener) -> Reply:
+            record.asked += 1
+            reply = waiting.pop(0)
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+
+        def journal(run_id: RunId) -> Record:
+            return record
+
+        monkeypatch.setattr(subject, "load_run", lambda key: record.run)
+        monkeypatch.setattr(subject, "claim_turn", lambda run, turn, claim_id: record.claim)
+        monkeypatch.setattr(subject, "load_history", lambda session: [UserMessage(text="Hi")])
+        monkeypatch.setattr(subject, "store_turn", lambda run, claim_id, turn: record.stored.append(turn))
+        monkeypatch.setattr(subject, "announce_end", lambda journal, outcome: record.ended.append(outcome))
+        monkeypatch.setattr(
+            subject, "announce_end_of", lambda run: record.ended.append(Outcome(run.status, run.stop_reason))
+        )
+        monkeypatch.setattr(subject, "find_model", lambda name, path: None)
+        monkeypatch.setattr(subject, "Journal", journal)
+        monkeypatch.setattr(subject, "ask", ask)
+        return record
+
+    return make
+
+
+def test_end_is_stored_before_it_is_told_when_the_model_answers(lay: Lay) -> None:
+    record = lay(said("Hello"))
+    assert think(RUN_ID, 1).next == "done"
+    assert len(record.stored) == len(record.ended) == 1
+
+
+def test_tokens_of_both_replies_count_when_both_were_empty(lay: Lay) -> None:
+    record = lay(said(""), said(""))
+    assert think(RUN_ID, 1).reason == "model_reply_unusable"
+    assert (record.stored[0].usage.input_tokens, record.stored[0].usage.output_tokens) == (20, 10)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "attempt", "waits"),
+    [
+        (7, 1, 7),
+        (0, 1, 1),
+        (None, 1, 1),
+        (None, 2, 2),
+        (None, 3, 4),
+        (10_000, 1, 60),
+        (float("inf"), 1, 60),
+        (0.2, 1, 1),
+    ],
+)
+def test_loop_waits_within_bounds_when_the_model_is_busy(
+    lay: Lay, wait_s: float | None, attempt: int, waits: int
+) -> None:
+    record = lay(ModelBusy("busy", wait_s), attempt=attempt)
+    decision = think(RUN_ID, 1)
+    assert (decision.next, decision.wait_s, record.stored) == ("wait", waits, [])
+
+
+def test_run_fails_with_the_reason_when_the_model_is_busy_for_the_last_time(lay: Lay) -> None:
+    record = lay(ModelBusy("busy"), attempt=4)
+    decision = think(RUN_ID, 1)
+    assert (decision.next, decision.reason) == ("fail", "model_busy")
+    assert record.stored[0].failure
+    assert record.stored[0].failure.message == "busy"
+
+
+@pytest.mark.parametrize("error", [ModelKeyRefused("no"), ConfigurationError("no")])
+def test_run_fails_with_the_reason_when_waiting_does_not_help(lay: Lay, error: Exception) -> None:
+    record = lay(error)
+    decision = think(RUN_ID, 1)
+    assert (decision.next, decision.reason) == ("fail", type(error).code)  # type: ignore[attr-defined]
+    assert len(record.stored) == 1
+
+
+def test_decision_is_the_stored_one_when_the_turn_was_decided_before(lay: Lay) -> None:
+    before = Decision(run_id=RUN_ID, turn=1, next="act")
+    record = lay(decision=before)
+    assert think(RUN_ID, 1) == before
+    assert (record.asked, record.stored) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "reached"), [(RunStatus.COMPLETED, "done"), (RunStatus.FAILED, "fail"), (RunStatus.CANCELLED, "fail")]
+)
+def test_no_model_is_asked_when_the_run_has_ended(lay: Lay, status: RunStatus, reached: str) -> None:
+    record = lay(run=a_run(status=status, stop_reason=StopReason.ANSWERED))
+    assert (think(RUN_ID, 2).next, record.asked) == (reached, 0)
+
+
+def test_run_completes_when_the_turns_are_used_up(lay: Lay) -> None:
+    record = lay(said(""), run=a_run(limits=Limits(max_turns=1)))
+    assert think(RUN_ID, 2).reason == "max_turns"
+    assert record.ended[0].answer
