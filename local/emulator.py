@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +91,7 @@ def start(state_dir: Path, *, port: int | None = None, detached: bool = False, t
     state_dir = state_dir.resolve()  # the child's working directory is another one
     if running := find(state_dir):
         return running
-    chosen = _choose_port(port)
+    chosen, claim = _claim_port(port)
     (state_dir / "tmp").mkdir(parents=True, exist_ok=True)
     with _log(state_dir).open("wb") as log:
         child = subprocess.Popen(
@@ -100,8 +101,10 @@ def start(state_dir: Path, *, port: int | None = None, detached: bool = False, t
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,  # its end tells a tied emulator that we are gone
             stdout=log,
             stderr=subprocess.STDOUT,
+            pass_fds=(claim,),
             start_new_session=True,  # Ctrl-C reaches us alone, and we stop it in order
         )
+    os.close(claim)
     emulator = Emulator(child.pid, chosen, state_dir, child)
     _wait_ready(emulator, child, timeout_s)
     return emulator
@@ -140,11 +143,24 @@ def stop(emulator: Emulator, *, timeout_s: float = 20) -> None:
         emulator.process.communicate()  # closes the pipe, collects the process
 
 
-def _choose_port(demanded: int | None) -> int:
-    if _is_free(demanded or PREFERRED_PORT):
-        return demanded or PREFERRED_PORT
-    if demanded:
-        raise PortTaken(f"port {demanded} is in use by another process")
+def _claim_port(demanded: int | None) -> tuple[int, int]:
+    """A free port and the lock that the emulator holds on it: of two that start at once, only one may take a port.
+
+    Without it, the one that came too late would be told by the other's answers that it is ready.
+    """
+    for port in (demanded or PREFERRED_PORT, *([] if demanded else [_any_port() for _ in range(5)])):
+        claim = os.open(Path(tempfile.gettempdir()) / f"stepagent-{os.getuid()}-{port}.lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_free(port):
+                return port, claim
+        except BlockingIOError:
+            pass
+        os.close(claim)
+    raise PortTaken(f"port {demanded or PREFERRED_PORT} is in use by another process")
+
+
+def _any_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

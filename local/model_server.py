@@ -5,6 +5,7 @@ import subprocess
 import time
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -49,23 +50,23 @@ def wait_ready(
                 raise ModelUnavailable(
                     f"The model server ended with code {server.returncode}:\n{_last_words(log_path)}"
                 )
-            code, progress = _health(port)
-            if code == 200:
+            health = _health(port)
+            if health.get("pid") == server.pid and health["status"] == "ok":
                 return
-            status.update(f"Loading the model ... {progress:.0%}")
+            status.update(f"Loading the model ... {health.get('progress', 0):.0%}")
             time.sleep(POLL_INTERVAL_S)
     raise ModelUnavailable(f"The model server was not ready after {timeout_s:.0f} s:\n{_last_words(log_path)}")
 
 
-def _health(port: int) -> tuple[int, float]:
-    """The health check's status (0: nobody answers) and how much of the model is loaded, 0 to 1."""
+def _health(port: int) -> dict[str, Any]:
+    """What `/healthz` says: status, pid, and progress (0 to 1) while loading; empty when nobody answers."""
     connection = HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/healthz")
-        response = connection.getresponse()
-        return response.status, float(json.load(response).get("progress", 0))
+        answer = json.load(connection.getresponse())
+        return answer if isinstance(answer, dict) else {}
     except (OSError, HTTPException, ValueError):
-        return 0, 0.0
+        return {}
     finally:
         connection.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,7 +13,8 @@ from stepagent.api import shapes
 from stepagent.api.chat import stream_chat, whole_chat
 from stepagent.api.requests import MAX_BODY_BYTES, read_chat_request
 from stepagent.api.service import say
-from stepagent.errors import BodyTooLarge, RequestError
+from stepagent.errors import BodyTooLarge, RequestError, StepAgentError
+from stepagent.observe import logger
 from stepagent.runs import Principal
 
 _NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -27,7 +29,13 @@ async def complete_chat(request: Request) -> Response:
             stream_chat(chat, following), media_type="text/event-stream", headers=headers | _NO_BUFFERING
         )
     body = await whole_chat(following)
-    return JSONResponse(body, status_code=502 if "error" in body else 200, headers=headers)
+    return JSONResponse(body, status_code=_status(body), headers=headers)
+
+
+def _status(body: dict[str, Any]) -> int:
+    if "error" not in body:
+        return 200
+    return 504 if body["error"]["type"] == "timeout" else 502
 
 
 async def _read_body(request: Request) -> bytes:
@@ -51,6 +59,13 @@ async def refuse(request: Request, error: Exception) -> Response:
     return JSONResponse(shapes.refusal(error), status_code=error.http_status)
 
 
+async def report(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StepAgentError)  # registered for this class alone
+    logger.error("request failed", exc_info=error)
+    return JSONResponse(shapes.defect(error), status_code=500)
+
+
 app = Starlette(
-    routes=[Route("/chat/completions", complete_chat, methods=["POST"])], exception_handlers={RequestError: refuse}
+    routes=[Route("/chat/completions", complete_chat, methods=["POST"])],
+    exception_handlers={RequestError: refuse, StepAgentError: report},
 )

@@ -4,6 +4,7 @@ import { availableParallelism } from "node:os";
 import { getLlama, LlamaCompletion } from "node-llama-cpp";
 
 export const CONTEXT_TOKENS = 8192;
+const READ_STEP_TOKENS = 128;
 
 export class Engine {
   #llama;
@@ -17,10 +18,17 @@ export class Engine {
     // A GPU only where it comes with the platform's one binary; nothing is ever compiled or downloaded here.
     const gpu = process.platform === "darwin" ? "auto" : false;
     const llama = await getLlama({ gpu, build: "never", skipDownload: true, logLevel: "error" });
+    // Mapped weights would be in memory twice: once as file pages, once rearranged for this processor.
     const model = await llama.loadModel({ modelPath: path, useMmap: false, onLoadProgress: onProgress });
     const template = model.fileInfo.metadata?.tokenizer?.chat_template ?? "";
-    if (!String(template).includes("<|im_start|>")) throw new Error(`${path} is not a ChatML model (Qwen and its kin are)`);
-    const context = await model.createContext({ contextSize: CONTEXT_TOKENS, sequences: 2, threads: availableParallelism() });
+    if (!String(template).includes("<|im_start|>")) {
+      throw new Error(`${path} is not a ChatML model (Qwen and its kin are)`);
+    }
+    const context = await model.createContext({
+      contextSize: CONTEXT_TOKENS,
+      sequences: 2,
+      threads: availableParallelism(),
+    });
     const engine = new Engine();
     engine.#llama = llama;
     engine.#model = model;
@@ -36,25 +44,21 @@ export class Engine {
 
   /** Reads `tokens` into the cache of tool prompts, so that a later prompt that starts so need not. */
   warm(tokens, signal) {
-    return this.#alone(signal, async () => {
-      const { sequence } = this.#lanes.tools;
-      await sequence.adaptStateToTokens(tokens, false);
-      await sequence.evaluateWithoutGeneratingNewTokens(tokens.slice(sequence.nextTokenIndex));
-    });
+    return this.#alone(signal, () => read(this.#lanes.tools.sequence, tokens, signal));
   }
 
   /**
    * Writes on from `tokens`; text goes to `onText` as it comes.
    * Returns {finish: "stop" | "length", promptTokens, cachedTokens, completionTokens, firstTokenMs, totalMs}; throws when aborted.
    */
-  generate(tokens, { lane, grammar, maxTokens, temperature, topP, seed, stop, signal, onStart, onText }) {
+  generate(tokens, { lane, grammar, maxTokens, temperature, topP, seed, stop, signal, onText }) {
     return this.#alone(signal, async () => {
       const { sequence, completion } = this.#lanes[lane];
       const cachedTokens = Math.min(sequence.compareContextTokens(tokens).firstDifferentIndex, tokens.length - 1);
       const outputBefore = sequence.tokenMeter.usedOutputTokens;
       const startedAt = performance.now();
       let firstTokenMs = null;
-      onStart?.();
+      await read(sequence, tokens.slice(0, -1), signal);
       const { metadata } = await completion.generateCompletionWithMeta(tokens.slice(), {
         grammar: grammar && (await this.#grammar(grammar)),
         maxTokens: Math.min(maxTokens, CONTEXT_TOKENS - tokens.length),
@@ -97,6 +101,15 @@ export class Engine {
       this.#grammars.set(text, await this.#llama.createGrammar({ grammar: text }));
     }
     return this.#grammars.get(text);
+  }
+}
+
+/** Brings the sequence to `tokens`, keeping what it has already read; in steps, since one step cannot be aborted. */
+async function read(sequence, tokens, signal) {
+  await sequence.adaptStateToTokens(tokens, false);
+  while (sequence.nextTokenIndex < tokens.length) {
+    signal?.throwIfAborted();
+    await sequence.evaluateWithoutGeneratingNewTokens(tokens.slice(sequence.nextTokenIndex).slice(0, READ_STEP_TOKENS));
   }
 }
 

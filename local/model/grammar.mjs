@@ -2,7 +2,7 @@
 
 const COMMON = String.raw`
 string ::= "\"" char* "\""
-char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
+char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/nrt] | "u" [0-9a-fA-F]{4})
 integer ::= "-"? ("0" | [1-9] [0-9]{0,14})
 number ::= integer ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,3})?
 boolean ::= "true" | "false"
@@ -35,7 +35,9 @@ export function schemaGrammar(schema) {
 export function json(value) {
   if (Array.isArray(value)) return `[${value.map(json).join(", ")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
-  return `{${Object.entries(value).map(([key, item]) => `${JSON.stringify(key)}: ${json(item)}`).join(", ")}}`;
+  return `{${Object.entries(value)
+    .map(([key, item]) => `${JSON.stringify(key)}: ${json(item)}`)
+    .join(", ")}}`;
 }
 
 const literal = (text) => JSON.stringify(text);
@@ -72,7 +74,11 @@ class Rules {
     if (this.#named.has(ref)) return this.#named.get(ref);
     const name = `ref${this.#named.size}`;
     this.#named.set(ref, name); // before the descent: schemas may refer to themselves
-    const target = String(ref).replace(/^#\/?/, "").split("/").filter(Boolean).reduce((node, key) => node?.[key], root);
+    const target = String(ref)
+      .replace(/^#\/?/, "")
+      .split("/")
+      .filter(Boolean)
+      .reduce((node, key) => node?.[key], root);
     return this.add(name, this.of(target, root));
   }
 

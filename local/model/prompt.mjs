@@ -3,7 +3,7 @@
 
 import { json } from "./grammar.mjs";
 
-const INSTRUCTION = `You are an assistant with tools. Answer every message with one JSON object.
+const INSTRUCTION = `You are Qwen, a small language model that runs on the user's machine and has tools. Answer every message with one JSON object.
 To use tools: {"calls": [{"name": "...", "arguments": {...}}]}. Calls that do not need each other go into one list.
 To talk to the user: {"reply": "..."}.
 Rules:
@@ -21,7 +21,10 @@ const EXAMPLES = [
     ],
     turns: [
       ["user", "Hi, who are you?"],
-      ["reply", "I am your assistant. I can convert lengths and look up the opening hours of the library."],
+      [
+        "reply",
+        "I am Qwen, a small model on your machine. I can convert lengths and look up the opening hours of the library.",
+      ],
       ["user", "How many feet are 30 metres, and when does the library open on Sunday?"],
       ["calls", ["convert_length", { value: 30, from: "m", to: "ft" }], ["library_hours", { day: "Sunday" }]],
       ["results", "98.425", '{"open": "10:00", "close": "16:00"}'],
@@ -80,11 +83,14 @@ export function toolPrompt(messages, tools) {
   return [
     ...stablePrefix(),
     ...turn("system", [toolList(tools), system].filter(Boolean).join("\n\n")),
-    ...conversation(messages.filter((message) => !isSystem(message)), {
-      calls: (calls) => json({ calls }),
-      text: (text) => json({ reply: text }),
-      results: (results) => `Results:\n${results.map(({ call, text }) => `${call} = ${text}`).join("\n")}`,
-    }),
+    ...conversation(
+      messages.filter((message) => !isSystem(message)),
+      {
+        calls: (calls) => json({ calls }),
+        text: (text) => json({ reply: text }),
+        results: (results) => `Results:\n${results.map(({ call, text }) => `${call} = ${text}`).join("\n")}`,
+      },
+    ),
     opening("assistant"),
   ];
 }
@@ -97,7 +103,11 @@ export function chatPrompt(messages) {
     ...conversation(messages, {
       calls: (calls) => tagged("tool_call", calls.map(json)),
       text: (text) => text,
-      results: (results) => tagged("tool_response", results.map(({ text }) => text)),
+      results: (results) =>
+        tagged(
+          "tool_response",
+          results.map(({ text }) => text),
+        ),
     }),
     opening("assistant"),
   ];
@@ -114,8 +124,13 @@ function conversation(messages, write) {
       if (turns.at(-1)?.results) turns.at(-1).results.push(result);
       else turns.push({ role: "user", results: [result] });
     } else if (message.tool_calls?.length > 0) {
-      const made = message.tool_calls.map((call) => ({ name: call.function.name, arguments: parsed(call.function.arguments) }));
-      message.tool_calls.forEach((call, index) => calls.set(call.id, `${made[index].name}(${json(made[index].arguments)})`));
+      const made = message.tool_calls.map((call) => ({
+        name: call.function.name,
+        arguments: parsed(call.function.arguments),
+      }));
+      message.tool_calls.forEach((call, index) =>
+        calls.set(call.id, `${made[index].name}(${json(made[index].arguments)})`),
+      );
       turns.push({ role: "assistant", text: write.calls(made) });
     } else {
       const role = isSystem(message) ? "system" : message.role;
@@ -130,7 +145,8 @@ function exampleTurns(turns) {
   return turns.flatMap(([kind, ...items]) => {
     if (kind === "user") return turn("user", items[0]);
     if (kind === "reply") return turn("assistant", json({ reply: items[0] }));
-    if (kind === "results") return turn("user", `Results:\n${items.map((text, index) => `${made[index]} = ${text}`).join("\n")}`);
+    if (kind === "results")
+      return turn("user", `Results:\n${items.map((text, index) => `${made[index]} = ${text}`).join("\n")}`);
     made = items.map(([name, args]) => `${name}(${json(args)})`);
     return turn("assistant", json({ calls: items.map(([name, args]) => ({ name, arguments: args })) }));
   });

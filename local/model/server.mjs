@@ -1,18 +1,17 @@
 // An OpenAI-compatible endpoint for one local GGUF model: node server.mjs <model.gguf> <port>
 // It listens on 127.0.0.1 only and ends when its standard input ends, so it never outlives its parent.
 
-import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
+import { AnswerReader } from "./answer.mjs";
 import { CONTEXT_TOKENS, Engine } from "./engine.mjs";
 import { answerGrammar, schemaGrammar } from "./grammar.mjs";
 import { chatPrompt, stablePrefix, toolPrompt } from "./prompt.mjs";
-import { AnswerReader } from "./answer.mjs";
+import { sendJson, StreamedReply, WholeReply } from "./reply.mjs";
 
 const MODEL_ID = "qwen2.5-coder-1.5b-instruct";
 const BODY_LIMIT_BYTES = 1 << 20;
 const DEFAULT_MAX_TOKENS = 1024;
 const QUEUE_LIMIT = 16;
-const KEEP_ALIVE_MS = 10_000;
 
 const [modelPath, port] = process.argv.slice(2);
 const state = { engine: null, progress: 0, waiting: 0, warm: false };
@@ -27,45 +26,64 @@ class RequestError extends Error {
 const server = createServer((request, response) => {
   answer(request, response).catch((error) => fail(response, error));
 });
+server.once("error", giveUp);
 server.listen(Number(port), "127.0.0.1", () => log({ event: "listening", port: server.address().port }));
 process.stdin.resume().once("end", leave).once("error", leave);
 process.once("SIGTERM", leave).once("SIGINT", leave);
+load().catch(giveUp);
 
-try {
+async function load() {
   state.engine = await Engine.load(modelPath, (progress) => (state.progress = progress));
   log({ event: "loaded", seconds: seconds(performance.now()) });
+  const tokens = state.engine.tokenize(stablePrefix());
   const startedAt = performance.now();
-  await state.engine.warm(state.engine.tokenize(stablePrefix()));
+  await state.engine.warm(tokens);
   state.warm = true;
-  log({ event: "warm", seconds: seconds(performance.now() - startedAt), tokens: state.engine.tokenize(stablePrefix()).length });
-} catch (error) {
-  log({ event: "failed", message: error.message });
-  process.exit(1);
+  log({ event: "warm", tokens: tokens.length, seconds: seconds(performance.now() - startedAt) });
 }
 
 async function answer(request, response) {
   const { pathname } = new URL(request.url, "http://localhost");
   const route = `${request.method} ${pathname}`;
   if (route === "GET /healthz") return sendJson(response, state.engine ? 200 : 503, health());
-  if (route === "GET /v1/models") return sendJson(response, 200, { object: "list", data: [{ id: MODEL_ID, object: "model", created: 0, owned_by: "local" }] });
+  if (route === "GET /v1/models")
+    return sendJson(response, 200, {
+      object: "list",
+      data: [{ id: MODEL_ID, object: "model", created: 0, owned_by: "local" }],
+    });
   if (route === "POST /v1/chat/completions") return complete(await readBody(request), response);
   throw new RequestError(404, `There is no ${route} here.`, { code: "not_found" });
 }
 
-const health = () =>
-  state.engine ? { status: "ok", model: MODEL_ID, warm: state.warm } : { status: "loading", progress: Number(state.progress.toFixed(3)) };
+/** The process id tells a parent that it talks to its own child, not to whoever else holds the port. */
+function health() {
+  const status = state.engine
+    ? { status: "ok", warm: state.warm }
+    : { status: "loading", progress: Number(state.progress.toFixed(3)) };
+  return { ...status, pid: process.pid };
+}
 
 async function complete(body, response) {
-  if (!state.engine) throw new RequestError(503, "The model is still loading.", { code: "model_loading", type: "server_error" });
-  if (state.waiting >= QUEUE_LIMIT) throw new RequestError(429, "Too many requests are waiting.", { code: "rate_limit_exceeded", type: "rate_limit_error" });
+  if (!state.engine)
+    throw new RequestError(503, "The model is still loading.", { code: "model_loading", type: "server_error" });
+  if (state.waiting >= QUEUE_LIMIT)
+    throw new RequestError(429, "Too many requests are waiting.", {
+      code: "rate_limit_exceeded",
+      type: "rate_limit_error",
+    });
   const job = plan(body);
+  const named = { ...body, model: typeof body.model === "string" ? body.model : MODEL_ID };
   const gone = new AbortController();
   response.once("close", () => gone.abort());
-  const reply = body.stream ? new StreamedReply(response, body) : new WholeReply(response, body);
+  const reply = body.stream ? new StreamedReply(response, named) : new WholeReply(response, named);
   const reader = new AnswerReader(job.lane === "tools", (delta) => reply.delta(delta));
   state.waiting += 1;
   try {
-    const result = await state.engine.generate(job.tokens, { ...job, signal: gone.signal, onText: (text) => reader.push(text) });
+    const result = await state.engine.generate(job.tokens, {
+      ...job,
+      signal: gone.signal,
+      onText: (text) => reader.push(text),
+    });
     const calls = reader.end();
     reply.end(calls.length > 0 ? "tool_calls" : result.finish, result);
     log({ event: "completion", lane: job.lane, calls: calls.length, ...figures(result) });
@@ -80,7 +98,6 @@ async function complete(body, response) {
 
 /** The request as work for the engine. */
 function plan(body) {
-  check(body);
   const choice = body.tool_choice ?? "auto";
   const offered = (body.tools ?? []).map((tool) => tool.function);
   const chosen = choice?.function ? offered.filter(({ name }) => name === choice.function.name) : offered;
@@ -93,6 +110,7 @@ function plan(body) {
     topP: body.top_p ?? undefined,
     seed: body.seed ?? undefined,
   };
+  check(body, options);
   if (lane === "tools") {
     options.tokens = state.engine.tokenize(toolPrompt(body.messages, offered));
     options.grammar = answerGrammar(chosen, {
@@ -106,7 +124,11 @@ function plan(body) {
     options.stop = stop;
   }
   if (options.tokens.length >= CONTEXT_TOKENS) {
-    throw new RequestError(400, `This model's context holds ${CONTEXT_TOKENS} tokens; the prompt has ${options.tokens.length}.`, { code: "context_length_exceeded", param: "messages" });
+    throw new RequestError(
+      400,
+      `This model's context holds ${CONTEXT_TOKENS} tokens; the prompt has ${options.tokens.length}.`,
+      { code: "context_length_exceeded", param: "messages" },
+    );
   }
   return options;
 }
@@ -116,94 +138,32 @@ const formatGrammar = (format) => {
   return format?.type === "json_object" ? schemaGrammar({ type: "object" }) : undefined;
 };
 
-function check({ messages, tools, n, tool_choice: choice }) {
+function check({ messages, tools, n, tool_choice: choice }, { maxTokens: limit, temperature }) {
   const refuse = (param, message) => {
     throw new RequestError(400, message, { param });
   };
   const roles = ["system", "developer", "user", "assistant", "tool"];
-  const isText = (content) => content == null || typeof content === "string" || (Array.isArray(content) && content.every((part) => part?.type === "text"));
-  if (!Array.isArray(messages) || messages.length === 0) refuse("messages", "messages must be a list with at least one message.");
+  const isText = (content) =>
+    content == null ||
+    typeof content === "string" ||
+    (Array.isArray(content) && content.every((part) => part?.type === "text"));
+  if (!Array.isArray(messages) || messages.length === 0)
+    refuse("messages", "messages must be a list with at least one message.");
   messages.forEach((message, index) => {
     if (!roles.includes(message?.role)) refuse(`messages[${index}].role`, `role must be one of ${roles.join(", ")}.`);
-    if (!isText(message.content)) refuse(`messages[${index}].content`, "content must be text; this model reads nothing else.");
-    if (message.tool_calls?.some((call) => !call?.function?.name)) refuse(`messages[${index}].tool_calls`, "each tool call needs a function name.");
+    if (!isText(message.content))
+      refuse(`messages[${index}].content`, "content must be text; this model reads nothing else.");
+    if (message.tool_calls?.some((call) => !call?.function?.name))
+      refuse(`messages[${index}].tool_calls`, "each tool call needs a function name.");
   });
   if (tools?.some((tool) => !tool?.function?.name)) refuse("tools", "each tool needs a function with a name.");
-  if (choice?.function && !tools?.some((tool) => tool.function.name === choice.function.name)) refuse("tool_choice", "tool_choice names a tool that is not offered.");
+  if (choice?.function && !tools?.some((tool) => tool.function.name === choice.function.name))
+    refuse("tool_choice", "tool_choice names a tool that is not offered.");
   if ((n ?? 1) !== 1) refuse("n", "n must be 1.");
+  if (!(Number.isInteger(limit) && limit > 0))
+    refuse("max_completion_tokens", "max_completion_tokens must be a whole number above 0.");
+  if (!(temperature >= 0 && temperature <= 2)) refuse("temperature", "temperature must be between 0 and 2.");
 }
-
-class WholeReply {
-  #message = { role: "assistant", content: null };
-
-  constructor(response, body) {
-    Object.assign(this, { response, base: envelope("chat.completion", body) });
-  }
-
-  delta({ content, call }) {
-    if (content) this.#message.content = (this.#message.content ?? "") + content;
-    if (call) (this.#message.tool_calls ??= []).push(call);
-  }
-
-  end(finish, result) {
-    if (!this.#message.tool_calls) this.#message.content ??= "";
-    sendJson(this.response, 200, { ...this.base, choices: [{ index: 0, message: this.#message, logprobs: null, finish_reason: finish }], usage: usage(result) });
-  }
-
-  close() {}
-}
-
-class StreamedReply {
-  #calls = 0;
-
-  constructor(response, body) {
-    Object.assign(this, { response, base: envelope("chat.completion.chunk", body), wantsUsage: body.stream_options?.include_usage });
-    response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
-    this.#choice({ role: "assistant", content: "" });
-    this.beat = setInterval(() => response.write(": reading\n\n"), KEEP_ALIVE_MS);
-  }
-
-  delta({ content, call }) {
-    if (content) this.#choice({ content });
-    if (!call) return;
-    const { id, type, function: { name, arguments: args } } = call;
-    const index = this.#calls++;
-    this.#choice({ tool_calls: [{ index, id, type, function: { name, arguments: "" } }] });
-    this.#choice({ tool_calls: [{ index, function: { arguments: args } }] });
-  }
-
-  end(finish, result) {
-    this.#choice({}, finish);
-    if (this.wantsUsage) this.#send({ ...this.base, choices: [], usage: usage(result) });
-    this.response.end("data: [DONE]\n\n");
-  }
-
-  close() {
-    clearInterval(this.beat);
-  }
-
-  #choice(delta, finish = null) {
-    this.#send({ ...this.base, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }], ...(this.wantsUsage && { usage: null }) });
-  }
-
-  #send(chunk) {
-    this.response.write(`data: ${JSON.stringify(chunk)}\n\n`);
-  }
-}
-
-const envelope = (object, { model }) => ({
-  id: `chatcmpl-${randomUUID()}`,
-  object,
-  created: Math.floor(Date.now() / 1000),
-  model: typeof model === "string" ? model : MODEL_ID,
-});
-
-const usage = ({ promptTokens, cachedTokens, completionTokens }) => ({
-  prompt_tokens: promptTokens,
-  completion_tokens: completionTokens,
-  total_tokens: promptTokens + completionTokens,
-  prompt_tokens_details: { cached_tokens: cachedTokens },
-});
 
 const figures = ({ promptTokens, cachedTokens, completionTokens, firstTokenMs, totalMs }) => ({
   promptTokens,
@@ -218,7 +178,8 @@ async function readBody(request) {
   let size = 0;
   for await (const chunk of request) {
     size += chunk.length;
-    if (size > BODY_LIMIT_BYTES) throw new RequestError(413, `The body is larger than ${BODY_LIMIT_BYTES} bytes.`, { code: "request_too_large" });
+    if (size > BODY_LIMIT_BYTES)
+      throw new RequestError(413, `The body is larger than ${BODY_LIMIT_BYTES} bytes.`, { code: "request_too_large" });
     chunks.push(chunk);
   }
   try {
@@ -231,13 +192,11 @@ async function readBody(request) {
 function fail(response, error) {
   const known = error instanceof RequestError;
   if (!known) log({ event: "error", message: error.message });
-  const body = known ? error.body : { error: { message: "The model failed; its log says why.", type: "server_error", param: null, code: null } };
+  const body = known
+    ? error.body
+    : { error: { message: "The model failed; its log says why.", type: "server_error", param: null, code: null } };
   if (!response.headersSent) return sendJson(response, known ? error.status : 500, body, { connection: "close" });
   response.end(`data: ${JSON.stringify(body)}\n\n`);
-}
-
-function sendJson(response, status, body, headers = {}) {
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 
 function seconds(ms) {
@@ -246,6 +205,11 @@ function seconds(ms) {
 
 function log(entry) {
   console.log(JSON.stringify({ at: new Date().toISOString(), ...entry }));
+}
+
+function giveUp(error) {
+  log({ event: "failed", message: error.message });
+  process.exit(1);
 }
 
 function leave() {

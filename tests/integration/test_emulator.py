@@ -5,6 +5,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,14 @@ def test_start_refuses_when_the_demanded_port_is_taken(tmp_path: Path) -> None:
 def test_host_refuses_when_ministack_has_another_version() -> None:
     with pytest.raises(SystemExit, match=r"found 1\.5\.34"):
         emulator_host._check_version("1.5.34")
+
+
+def test_two_emulators_take_two_ports_when_they_start_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        both = list(pool.map(start, [tmp_path / "a", tmp_path / "b"]))
+    try:
+        assert both[0].port != both[1].port
+        assert [find(one.state_dir) for one in both] == both
+    finally:
+        for one in both:
+            stop(one)

@@ -25,7 +25,9 @@ def test_session_goes_on_with_all_its_messages_when_the_emulator_was_restarted(t
     with ScriptedModel() as model:
         parameters = {"ModelBaseUrl": model.base_url, "ModelName": "scripted", "ModelApiKeySecretArn": ""}
         package = build(ROOT, environment={}, parameters=parameters)
-        model.script(Reply(calls=(("calculator", {"expression": "17*23"}),)), Reply(text="391."), Reply(text="Yes, 391."))
+        model.script(
+            Reply(calls=(("calculator", {"expression": "17*23"}),)), Reply(text="391."), Reply(text="Yes, 391.")
+        )
         for text in ("What is 17*23?", "Sure?"):
             emulator = start(tmp_path)
             enter(emulator, deploy(emulator, package), ROOT)

@@ -10,7 +10,7 @@ from stepagent.api import follow as subject
 from stepagent.api.follow import Progress, follow
 from stepagent.runs import RunId
 from stepagent.store.journal import Event
-from tests.builders import RUN_ID
+from tests.builders import RUN_ID, a_run
 
 
 class Told:
@@ -147,6 +147,21 @@ def test_following_works_when_the_events_before_have_expired(monkeypatch: pytest
 
 def test_sign_of_life_is_given_when_nothing_happens_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "_KEEP_ALIVE_S", 0)
+    monkeypatch.setattr(subject, "load_run", lambda key: a_run())
     told = followed(monkeypatch, Told([], [], numbered(ENDED)))
     assert told[0] is None
     assert told[-1:] == numbered(ENDED)
+
+
+@pytest.mark.parametrize("standing", [{"status": "failed"}, {"status": "completed"}, {"pending": ("q",)}])
+def test_following_ends_when_the_record_is_at_rest_and_no_event_says_so(
+    monkeypatch: pytest.MonkeyPatch, standing: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(subject, "_KEEP_ALIVE_S", 0)
+    monkeypatch.setattr(subject, "load_run", lambda key: a_run(**standing))
+    assert followed(monkeypatch, Told(numbered(replied("a")))) == numbered(replied("a"))
+
+
+def test_following_ends_before_the_function_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "_LONGEST_S", 0.05)
+    assert followed(monkeypatch, Told(numbered(replied("a")))) == numbered(replied("a"))

@@ -117,10 +117,7 @@ def calls_in(function: str) -> set[str]:
     return {"states:SendTaskSuccess"} if names & {"ask", "answer", "say"} else set()
 
 
-_ASK = pytest.param("AskFunction", marks=pytest.mark.xfail(reason="ask resumes where the call is done, but may not"))
-
-
-@pytest.mark.parametrize("name", [_ASK if name == "AskFunction" else name for name in FUNCTIONS])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_may_resume_an_execution_when_it_can_come_to_do_so(name: str) -> None:
     assert calls_in(name) <= actions_of(name)
 
@@ -139,7 +136,6 @@ def test_log_group_forgets_after_a_time(name: str) -> None:
     assert RESOURCES[name]["Properties"]["RetentionInDays"] == {"Ref": "LogDays"}
 
 
-@pytest.mark.xfail(reason="the functions' own log groups are made by Lambda and kept for ever")
 def test_logs_of_functions_are_forgotten_after_a_time() -> None:
     groups = json.dumps([r for r in RESOURCES.values() if r["Type"] == "AWS::Logs::LogGroup"])
     assert "LogGroup" in GLOBALS["LoggingConfig"] or all(name in groups for name in FUNCTIONS)

@@ -1,5 +1,6 @@
 """A followed run as a chat completion, streamed or whole, plain or with detail events."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -7,8 +8,11 @@ from stepagent.api import shapes
 from stepagent.api.follow import Progress, follow
 from stepagent.api.requests import ChatRequest
 from stepagent.api.service import Following, read_run
+from stepagent.observe import logger
 from stepagent.runs import Run, RunStatus
 from stepagent.store.journal import Event
+
+_ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.WAITING})
 
 
 class Transcript:
@@ -40,7 +44,29 @@ class Transcript:
 
 
 async def stream_chat(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
-    """Server-sent events of a run; always closed by `[DONE]`."""
+    """Server-sent events of a run; closed by `[DONE]`, whatever happens."""
+    try:
+        async for part in _stream(request, following):
+            yield part
+    except Exception:
+        logger.exception("stream broke", extra={"run_id": following.run.run_id})
+        yield shapes.sse(shapes.failure(None), "error" if request.detail else "")
+    yield shapes.DONE
+
+
+async def whole_chat(following: Following) -> dict[str, Any]:
+    """The chat completion of a run that has ended or waits; an error object where it has not, or failed."""
+    run, progress, transcript = following.run, Progress(), Transcript()
+    async for event in follow(run.run_id, following.after, progress):
+        if event is not None:
+            transcript.add(event)
+    run = await asyncio.to_thread(read_run, run.run_id, run.owner)
+    if run.status not in _ANSWERED:
+        return _broken(run)
+    return shapes.completion(run, transcript.text, transcript.reasoning, stepagent=_standing(run, progress))
+
+
+async def _stream(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
     run, answer = following.run, "answer" if request.detail else ""
     progress, transcript = Progress(), Transcript()
     yield shapes.sse(shapes.chunk(run, {"role": "assistant", "content": ""}, stepagent=shapes.extension(run)), answer)
@@ -53,30 +79,17 @@ async def stream_chat(request: ChatRequest, following: Following) -> AsyncIterat
         if request.detail:
             for name, data in _details(event):
                 yield shapes.sse(data, name)
-    for part in _closing(request, read_run(run.run_id, run.owner), progress):
+    run = await asyncio.to_thread(read_run, run.run_id, run.owner)
+    for part in _closing(request, run, progress):
         yield part
-    yield shapes.DONE
-
-
-async def whole_chat(following: Following) -> dict[str, Any]:
-    """The chat completion of a run that has ended or waits; an error object where it failed."""
-    run, progress, transcript = following.run, Progress(), Transcript()
-    async for event in follow(run.run_id, following.after, progress):
-        if event is not None:
-            transcript.add(event)
-    run = read_run(run.run_id, run.owner)
-    if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
-        return shapes.failure(run.failure) | {"stepagent": shapes.extension(run)}
-    return shapes.completion(run, transcript.text, transcript.reasoning, stepagent=_standing(run, progress))
 
 
 def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[bytes]:
     answer = "answer" if request.detail else ""
     if request.detail:
         yield shapes.sse(_responses(run), "flowResponses")
-    if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
-        broken = shapes.failure(run.failure) | {"stepagent": shapes.extension(run)}
-        yield shapes.sse(broken, "error" if request.detail else "")
+    if run.status not in _ANSWERED:
+        yield shapes.sse(_broken(run), "error" if request.detail else "")
         return
     yield shapes.sse(shapes.chunk(run, {}, "stop", stepagent=_standing(run, progress)), answer)
     if request.stream_options and request.stream_options.include_usage:
@@ -84,9 +97,15 @@ def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[byt
         yield shapes.sse(counted, answer)
 
 
+def _broken(run: Run) -> dict[str, Any]:
+    """The error object of a run that has no answer: it failed, or it takes longer than a request may."""
+    error = shapes.still_running(run) if run.status is RunStatus.RUNNING else shapes.failure(run.failure)
+    return error | {"stepagent": shapes.extension(run)}
+
+
 def _standing(run: Run, progress: Progress) -> dict[str, Any]:
     """How the run stands, with the questions that wait for an answer."""
-    questions = list(progress.questions.values()) if progress.waits else []
+    questions = list(progress.questions.values()) if run.status is RunStatus.WAITING else []
     return {**shapes.extension(run), "interactions": questions}
 
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
-from stepagent.runs import RunId
+from stepagent.runs import ENDED, RunId, RunKey
 from stepagent.store.journal import LAST_EVENTS, Event, read_events
+from stepagent.store.runs import load_run
 
 _QUICK_S = 0.05  # while events come
 _SLOW_S = 0.5  # while a tool or a person takes long
 _KEEP_ALIVE_S = 15
+_LONGEST_S = 14 * 60  # a function ends after 15 minutes, and says nothing then
 
 
 class Progress:
@@ -41,26 +43,33 @@ class Progress:
 async def follow(run_id: RunId, after: int, progress: Progress) -> AsyncIterator[Event | None]:
     """Events behind number `after`, as they are written; None now and then, for a sign of life.
 
-    Ends with the run's last event, or when the run waits for a person. Earlier events are read as well where they
-    have not expired, since they tell which questions are open.
+    Ends with the run's last event, when the run waits for a person, or after 14 minutes. Earlier events are read as
+    well where they have not expired, since they tell which questions are open.
     """
     seen = 0
-    quiet_since = spoke_at = time.monotonic()
-    while True:
-        events: Sequence[Event] = await asyncio.to_thread(read_events, run_id, seen)
+    began = quiet_since = spoke_at = time.monotonic()
+    while time.monotonic() - began < _LONGEST_S:
+        events = await asyncio.to_thread(read_events, run_id, seen)
         for event in events:
             progress.see(event)
             seen = event.n
             if seen > after:
                 yield event
-        if progress.ended or (events and seen > after and progress.waits):
-            return
-        if not events:
-            seen = max(seen, after)
         moment = time.monotonic()
         if events:
+            if progress.ended or (seen > after and progress.waits):
+                return
             quiet_since = spoke_at = moment
         elif moment - spoke_at > _KEEP_ALIVE_S:
+            if await asyncio.to_thread(_is_at_rest, run_id):
+                return
             spoke_at = moment
             yield None
+        seen = seen if events else max(seen, after)
         await asyncio.sleep(min(_SLOW_S, max(_QUICK_S, (moment - quiet_since) / 10)))
+
+
+def _is_at_rest(run_id: RunId) -> bool:
+    """Whether a run has ended or waits, by its record: an event is lost where a function dies before it writes it."""
+    run = load_run(RunKey.parse(run_id))
+    return run is None or run.status in ENDED or bool(run.pending)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepagent.agents import AgentSpec
-from stepagent.errors import RequestError
+from stepagent.errors import RequestError, StepAgentError
 from stepagent.runs import Failure, Run, Usage
 
 DONE = b"data: [DONE]\n\n"
@@ -85,3 +85,14 @@ def failure(why: Failure | None) -> dict[str, Any]:
     """The error object of a run that failed."""
     known = why or Failure(code="internal_error", message="The run failed.")
     return error_body(known.message, "run_failed", known.code)
+
+
+def still_running(run: Run) -> dict[str, Any]:
+    """The error object for a request that ends before its run does."""
+    message = f"Run {run.run_id} still goes on: GET /v1/runs/{run.run_id} tells how it ends."
+    return error_body(message, "timeout", "run_still_going_on")
+
+
+def defect(error: StepAgentError) -> dict[str, Any]:
+    """The error object for what the caller cannot mend. Its reason is in the log, not in the reply."""
+    return error_body("The server is not set up rightly; its log says why.", "server_error", error.code)

