@@ -42,7 +42,7 @@ lint: $(DEV) ## Check style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(wildcard $(CODE))
-	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy $$folder || exit 1; done # each one is an import root
+	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy --no-error-summary $$folder || exit 1; done # each one is an import root
 
 format: $(DEV) ## Put the code into the one format
 	@$(PY) -m ruff check --fix --quiet .

@@ -57,7 +57,7 @@ class LocalLoop:
 
     def state_entries(self, run_id: RunId) -> int:
         """State entries of an ended run: those listed, and two for each call of the record."""
-        listed = sum(event["type"].endswith("StateEntered") for event in self.history(run_id))
+        listed = len([event for event in self.history(run_id) if event["type"].endswith("StateEntered")])
         key = RunKey.parse(run_id)
         calls = [entry for entry in load_history(key.session) if isinstance(entry, Call)]
         return listed + 2 * sum(call.key.ordinal == key.ordinal for call in calls)

@@ -35,12 +35,12 @@ def answer_interaction(interaction_id: str) -> dict[str, Any]:
     return question.model_dump(mode="json", exclude={"owner"})
 
 
-@app.exception_handler(RequestError)
+@app.exception_handler(RequestError)  # type: ignore[untyped-decorator]  # Powertools leaves its type open
 def refuse(error: RequestError) -> Response[dict[str, Any]]:
     return Response(error.http_status, content_types.APPLICATION_JSON, shapes.refusal(error))
 
 
-@app.exception_handler(StepAgentError)
+@app.exception_handler(StepAgentError)  # type: ignore[untyped-decorator]  # Powertools leaves its type open
 def report(error: StepAgentError) -> Response[dict[str, Any]]:
     logger.error("request failed", exc_info=error)
     return Response(500, content_types.APPLICATION_JSON, shapes.defect(error))

@@ -98,7 +98,9 @@ def test_function_writes_its_policies_out_as_statements(name: str) -> None:
 
 
 def test_only_think_reads_the_providers_key() -> None:
-    assert [name for name in FUNCTIONS if "secretsmanager:GetSecretValue" in actions_of(name)] == ["ThinkFunction"]
+    readers = {name for name, r in RESOURCES.items() if "secretsmanager:GetSecretValue" in json.dumps(r, default=str)}
+    assert readers == {"ReadModelKeyPolicy"}
+    assert RESOURCES["ReadModelKeyPolicy"]["Properties"]["Roles"] == [{"Ref": "ThinkFunctionRole"}]
 
 
 def test_only_the_api_starts_executions() -> None:
