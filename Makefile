@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat up down status test lint format clean
+.PHONY: help chat up down status test bench api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -43,6 +43,12 @@ lint: $(DEV) ## Check style and types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(wildcard $(CODE))
 	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy --no-error-summary $$folder || exit 1; done # each one is an import root
+
+bench: $(DEV) ## Measure what the runtime itself costs a turn
+	@PYTHONPATH=layers/runtime/python $(PY) -m bench.overhead
+
+api-key: $(RUN) ## Make a key for a client of a deployed stack: NAME=alice
+	@$(PY) -m local.api_key $(NAME)
 
 format: $(DEV) ## Put the code into the one format
 	@$(PY) -m ruff check --fix --quiet .
