@@ -56,7 +56,7 @@ format: $(DEV) ## Put the code into the one format
 
 clean: ## Stop the stack and forget its data; packages and the model stay
 	@test ! -x $(PY) || $(PY) -m local.cli down
-	@rm -rf .local/aws .local/*.log .local/*.json .local/api-key .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf .local/aws .local/*.log .local/*.json .local/api-key .local/cache .local/model/*.state
 
 RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt
 

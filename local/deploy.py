@@ -61,12 +61,6 @@ def deploy(emulator: Emulator, build: Build, *, name: str = STACK_NAME) -> Stack
     return _stack(emulator, found)
 
 
-def find(emulator: Emulator, *, name: str = STACK_NAME) -> Stack | None:
-    """Return the stack that is deployed, or None when there is none or its creation failed."""
-    found = _find(client(emulator, "cloudformation"), name)
-    return _stack(emulator, found) if found and found["StackStatus"] not in _UNUSABLE else None
-
-
 def _find(cloudformation: Any, name: str) -> dict[str, Any] | None:
     try:
         stack: dict[str, Any] = cloudformation.describe_stacks(StackName=name)["Stacks"][0]

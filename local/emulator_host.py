@@ -21,6 +21,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from local.callers import LocalCallersOnly
+
 MINISTACK_VERSION = "1.5.33"
 
 
@@ -33,6 +35,7 @@ def main() -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     correct_lambda()
     correct_step_functions()
+    correct_server()
     from ministack.app import main as run_ministack
 
     sys.argv = ["ministack"]  # it parses the command line itself
@@ -83,6 +86,16 @@ def _end_everything(lock: int) -> None:
         os.killpg(0, signal.SIGTERM)
     os.close(lock)
     os._exit(0)
+
+
+# ---- the server
+
+
+def correct_server() -> None:
+    """It answers pages of any origin, so a page in a browser could read secrets and run code here."""
+    from ministack import app
+
+    app.app = LocalCallersOnly(app.app)
 
 
 # ---- Lambda

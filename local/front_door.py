@@ -11,10 +11,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
@@ -25,13 +23,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from local.callers import LocalCallersOnly
 from stepagent.api.shapes import error_body
 
 STREAM_APP = Path(__file__).resolve().parent.parent / "functions" / "stream" / "app.py"
 REQUEST_CONTEXT = json.dumps({"authorizer": {"principalId": "local"}}).encode()
 
 _CONTEXT_HEADER = b"x-amzn-request-context"  # where the Lambda Web Adapter puts what the authorizer found
-_LOCAL_NAMES = {"127.0.0.1", "localhost", "[::1]", "::1"}
 _NOT_FORWARDED = {"host", "connection", "content-length", "authorization", "accept-encoding", "transfer-encoding"}
 _NOT_COPIED = {"connection", "content-length", "transfer-encoding", "keep-alive", "date", "server"}
 _API_TIMEOUT_S = 29  # API Gateway's own
@@ -61,7 +59,9 @@ class FrontDoor:
 
     async def _forward(self, request: Request) -> Response:
         headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
-        path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if ".." in path.split("/") or not path.isprintable():
+            return _no_such_route(request)
         try:
             answer = await self._api.request(
                 request.method,
@@ -70,6 +70,8 @@ class FrontDoor:
                 content=await request.body(),
                 headers=headers,
             )
+        except httpx.InvalidURL:
+            return _no_such_route(request)
         except httpx.TimeoutException:
             return _refuse(504, f"The local AWS did not answer within {_API_TIMEOUT_S} s.", "timeout")
         except httpx.HTTPError as error:
@@ -113,24 +115,6 @@ async def _healthz(_: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-class LocalCallersOnly:
-    """Turns away what a web page of another origin sends, also one whose name was made to point here."""
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = Request(scope).headers
-            asked = [f"//{headers.get('host', '')}", *headers.getlist("origin")]
-            if not all(urlsplit(text).hostname in _LOCAL_NAMES for text in asked):
-                await _refuse(403, "Only programs and pages of this machine may call.", "forbidden")(
-                    scope, receive, send
-                )
-                return
-        await self._app(scope, receive, send)
-
-
 def create_app(api_url: str, api_key: str) -> LocalCallersOnly:
     """The whole HTTP API."""
     front_door = FrontDoor(_load_stream_app(), api_url, api_key)
@@ -147,7 +131,6 @@ def _load_stream_app() -> Starlette:
     sys.path.insert(0, str(STREAM_APP.parent))  # a function's folder is an import root
     spec.loader.exec_module(module)
     app: Starlette = module.app
-    app.exception_handlers.setdefault(Exception, _crashed)
     return app
 
 

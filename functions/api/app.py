@@ -6,7 +6,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from stepagent.api import service, shapes
 from stepagent.api.requests import read_answer_request
-from stepagent.errors import RequestError, StepAgentError
+from stepagent.errors import RequestError
 from stepagent.interactions import answer
 from stepagent.observe import logger
 from stepagent.runs import Principal
@@ -40,8 +40,8 @@ def refuse(error: RequestError) -> Response[dict[str, Any]]:
     return Response(error.http_status, content_types.APPLICATION_JSON, shapes.refusal(error))
 
 
-@app.exception_handler(StepAgentError)  # type: ignore[untyped-decorator]  # Powertools leaves its type open
-def report(error: StepAgentError) -> Response[dict[str, Any]]:
+@app.exception_handler(Exception)  # type: ignore[untyped-decorator]  # Powertools leaves its type open
+def report(error: Exception) -> Response[dict[str, Any]]:
     logger.error("request failed", exc_info=error)
     return Response(500, content_types.APPLICATION_JSON, shapes.defect(error))
 

@@ -1,3 +1,4 @@
 #!/bin/sh
-# The Lambda Web Adapter starts this and passes requests to the port it names.
+# The Lambda Web Adapter starts this in place of the runtime, which would have added the layers to the path.
+export PYTHONPATH="/opt/python:$PYTHONPATH"
 exec python -m uvicorn app:app --host 127.0.0.1 --port "$AWS_LWA_PORT" --no-access-log

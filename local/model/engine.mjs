@@ -1,10 +1,12 @@
 // The model in memory: one generation at a time, two cached prefixes (with tools, without).
 
 import { availableParallelism } from "node:os";
-import { getLlama, LlamaCompletion } from "node-llama-cpp";
+import { getLlama, getModuleVersion, LlamaCompletion } from "node-llama-cpp";
 
 export const CONTEXT_TOKENS = 8192;
-const READ_STEP_TOKENS = 128;
+export const RUNTIME_VERSION = await getModuleVersion();
+const READ_STEP_TOKENS = 256; // smaller steps read slower, larger ones only abort later
+const SAVED_TOKENS_LIMIT = 4096; // 120 MB on disk with the embedded model
 
 export class Engine {
   #llama;
@@ -12,6 +14,7 @@ export class Engine {
   #lanes;
   #tail = Promise.resolve();
   #grammars = new Map();
+  #snapshot = null; // until it holds what the first tool prompt of this start begins with
 
   /** Loads `path`; `onProgress` gets 0..1. Needs a ChatML model with its weights in one GGUF file. */
   static async load(path, onProgress) {
@@ -42,22 +45,34 @@ export class Engine {
     );
   }
 
-  /** Reads `tokens` into the cache of tool prompts, so that a later prompt that starts so need not. */
-  warm(tokens, signal) {
-    return this.#alone(signal, () => read(this.#lanes.tools.sequence, tokens, signal));
+  /**
+   * Brings `tokens`, the beginning of every tool prompt, into their cache: from `snapshot`, which may hold more, or by
+   * reading. Returns how many tokens are there.
+   */
+  warm(tokens, snapshot) {
+    const { sequence } = this.#lanes.tools;
+    this.#snapshot = snapshot;
+    return this.#alone(undefined, async () => {
+      if (!(await snapshot.load(sequence))) {
+        await read(sequence, tokens);
+        await snapshot.save(sequence);
+      }
+      return sequence.nextTokenIndex;
+    });
   }
 
   /**
-   * Writes on from `tokens`; text goes to `onText` as it comes.
+   * Writes on from `tokens`, the first `headLength` of which are worth keeping; text goes to `onText` as it comes.
    * Returns {finish: "stop" | "length", promptTokens, cachedTokens, completionTokens, firstTokenMs, totalMs}; throws when aborted.
    */
-  generate(tokens, { lane, grammar, maxTokens, temperature, topP, seed, stop, signal, onText }) {
+  generate(tokens, { lane, headLength, grammar, maxTokens, temperature, topP, seed, stop, signal, onText }) {
     return this.#alone(signal, async () => {
       const { sequence, completion } = this.#lanes[lane];
       const cachedTokens = Math.min(sequence.compareContextTokens(tokens).firstDifferentIndex, tokens.length - 1);
       const outputBefore = sequence.tokenMeter.usedOutputTokens;
       const startedAt = performance.now();
       let firstTokenMs = null;
+      if (lane === "tools") await this.#readHead(sequence, tokens.slice(0, headLength), signal);
       await read(sequence, tokens.slice(0, -1), signal);
       const { metadata } = await completion.generateCompletionWithMeta(tokens.slice(), {
         grammar: grammar && (await this.#grammar(grammar)),
@@ -84,6 +99,16 @@ export class Engine {
         totalMs: performance.now() - startedAt,
       };
     });
+  }
+
+  /** Reads what the next start will want to find read, and saves it while nothing said in a conversation is in it. */
+  async #readHead(sequence, head, signal) {
+    if (!this.#snapshot || head.length > SAVED_TOKENS_LIMIT) return;
+    if (sequence.compareContextTokens(head).firstDifferentIndex < head.length) {
+      await read(sequence, head, signal);
+      await this.#snapshot.save(sequence);
+    }
+    this.#snapshot = null; // once a start: prompts that differ each time must not write each time
   }
 
   #alone(signal, work) {

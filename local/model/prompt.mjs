@@ -77,12 +77,15 @@ export const stablePrefix = () => [
   ...EXAMPLES.flatMap(({ tools, turns }) => [...turn("system", toolList(tools)), ...exampleTurns(turns)]),
 ];
 
-/** Prompt whose answer follows `answerGrammar(tools)`. */
-export function toolPrompt(messages, tools) {
+/** What all conversations of an agent begin with. */
+export function toolPromptHead(messages, tools) {
   const system = messages.filter(isSystem).map(textOf).join("\n\n");
+  return [...stablePrefix(), ...turn("system", [toolList(tools), system].filter(Boolean).join("\n\n"))];
+}
+
+/** What follows the head. The answer to it follows `answerGrammar(tools)`. */
+export function toolPromptBody(messages) {
   return [
-    ...stablePrefix(),
-    ...turn("system", [toolList(tools), system].filter(Boolean).join("\n\n")),
     ...conversation(
       messages.filter((message) => !isSystem(message)),
       {

@@ -1,12 +1,15 @@
 // An OpenAI-compatible endpoint for one local GGUF model: node server.mjs <model.gguf> <port>
 // It listens on 127.0.0.1 only and ends when its standard input ends, so it never outlives its parent.
 
+import { stat } from "node:fs/promises";
 import { createServer } from "node:http";
+import { basename } from "node:path";
 import { AnswerReader } from "./answer.mjs";
-import { CONTEXT_TOKENS, Engine } from "./engine.mjs";
+import { CONTEXT_TOKENS, Engine, RUNTIME_VERSION } from "./engine.mjs";
 import { answerGrammar, schemaGrammar } from "./grammar.mjs";
-import { chatPrompt, stablePrefix, toolPrompt } from "./prompt.mjs";
+import { chatPrompt, stablePrefix, toolPromptBody, toolPromptHead } from "./prompt.mjs";
 import { sendJson, StreamedReply, WholeReply } from "./reply.mjs";
+import { Snapshot } from "./snapshot.mjs";
 
 const MODEL_ID = "qwen2.5-coder-1.5b-instruct";
 const BODY_LIMIT_BYTES = 1 << 20;
@@ -33,13 +36,16 @@ process.once("SIGTERM", leave).once("SIGINT", leave);
 load().catch(giveUp);
 
 async function load() {
+  const { size, mtimeMs } = await stat(modelPath);
   state.engine = await Engine.load(modelPath, (progress) => (state.progress = progress));
   log({ event: "loaded", seconds: seconds(performance.now()) });
-  const tokens = state.engine.tokenize(stablePrefix());
+  const prefix = state.engine.tokenize(stablePrefix());
+  const identity = [basename(modelPath), size, mtimeMs, RUNTIME_VERSION, CONTEXT_TOKENS, prefix];
+  const snapshot = new Snapshot(import.meta.dirname, identity, ({ message }) => log({ event: "snapshot", message }));
   const startedAt = performance.now();
-  await state.engine.warm(tokens);
+  const tokens = await state.engine.warm(prefix, snapshot);
   state.warm = true;
-  log({ event: "warm", tokens: tokens.length, seconds: seconds(performance.now() - startedAt) });
+  log({ event: "warm", tokens, seconds: seconds(performance.now() - startedAt) });
 }
 
 async function answer(request, response) {
@@ -112,7 +118,9 @@ function plan(body) {
   };
   check(body, options);
   if (lane === "tools") {
-    options.tokens = state.engine.tokenize(toolPrompt(body.messages, offered));
+    const head = state.engine.tokenize(toolPromptHead(body.messages, offered));
+    options.headLength = head.length;
+    options.tokens = [...head, ...state.engine.tokenize(toolPromptBody(body.messages))];
     options.grammar = answerGrammar(chosen, {
       mustCall: choice === "required" || Boolean(choice?.function),
       maxCalls: body.parallel_tool_calls === false ? 1 : 4,

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from local import emulator_host
@@ -257,3 +258,8 @@ def test_two_emulators_take_two_ports_when_they_start_at_once(tmp_path: Path) ->
     finally:
         for one in both:
             stop(one)
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "https://example.com"}, {"Host": "example.com"}])
+def test_emulator_turns_pages_of_other_origins_away(emulator: Emulator, headers: dict[str, str]) -> None:
+    assert httpx.get(f"{emulator.endpoint}/_ministack/health", headers=headers, trust_env=False).status_code == 403

@@ -113,7 +113,9 @@ def test_up_changes_nothing_when_the_stack_is_up(home: Path, model: ScriptedMode
         ("DELETE", "/v1/models", {}, 404, "not_found"),
         ("GET", "/v1/models", {"Origin": "https://example.com"}, 403, "forbidden"),
         ("GET", "/v1/models", {"Host": "example.com"}, 403, "forbidden"),
-        ("POST", "/v1/chat/completions", {"x-amzn-request-context": "{}"}, 400, "invalid_request"),
+        ("POST", "/v1/chat/completions", {}, 400, "invalid_request"),
+        ("GET", "/v1/../../../_ministack/health", {}, 404, "not_found"),
+        ("GET", "/v1/runs/%2e%2e/%2e%2e/x", {}, 404, "not_found"),
     ],
 )
 def test_front_door_refuses_in_the_shape_of_openai(
@@ -123,6 +125,18 @@ def test_front_door_refuses_in_the_shape_of_openai(
     assert running
     answer = httpx.request(method, f"http://127.0.0.1:{running.port}{path}", headers=headers, trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_caller_is_local_when_it_claims_to_be_somebody_else(home: Path, model: ScriptedModel) -> None:
+    model.script(Reply(text="Hello."))
+    running = stack.find(home)
+    assert running
+    base = f"http://127.0.0.1:{running.port}/v1"
+    claim = {"x-amzn-request-context": '{"authorizer": {"principalId": "somebody"}}'}
+    body = {"model": "assistant", "messages": [{"role": "user", "content": "Hi"}]}
+    said = httpx.post(f"{base}/chat/completions", json=body, headers=claim, trust_env=False, timeout=30).json()
+    # Had the claim been believed, the run would be somebody's, and not to be found here.
+    assert httpx.get(f"{base}/runs/{said['stepagent']['run_id']}", trust_env=False).status_code == 200
 
 
 def test_chat_leaves_no_process_behind_when_it_is_killed(tmp_path: Path, model: ScriptedModel) -> None:

@@ -21,7 +21,7 @@ STATE_BYTES = 4096
 
 TASKS = {name: state for name, state in all_states().items() if state["Type"] == "Task"}
 CATCHING = {name: state for name, state in all_states().items() if state["Type"] in ("Task", "Map")}
-OWN_FAULTS = ["Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException"]
+OWN_FAULTS = ["RecordUnavailable", "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException"]
 OWN_FAULTS += ["Lambda.TooManyRequestsException"]
 RESERVED = {"States.ALL", "States.Timeout", "States.TaskFailed", "States.DataLimitExceeded", "States.HeartbeatTimeout"}
 ERRORS = {name for name, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, Exception)}
@@ -102,7 +102,7 @@ def test_definition_holds_no_arn_but_the_services_own() -> None:
 
 
 def test_definition_stays_on_a_few_screens() -> None:
-    assert len(PATH.read_text().splitlines()) <= 160
+    assert len(PATH.read_text().splitlines()) <= 150
     assert definition()["QueryLanguage"] == "JSONata"
 
 

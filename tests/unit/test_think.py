@@ -58,7 +58,7 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
         def journal(run_id: RunId) -> Record:
             return record
 
-        monkeypatch.setattr(subject, "load_run", lambda key: record.run)
+        monkeypatch.setattr(subject, "require_run", lambda run_id: record.run)
         monkeypatch.setattr(subject, "claim_turn", lambda run, turn, claim_id: record.claim)
         monkeypatch.setattr(subject, "load_history", lambda session: [UserMessage(text="Hi")])
         monkeypatch.setattr(subject, "store_turn", lambda run, claim_id, turn: record.stored.append(turn))

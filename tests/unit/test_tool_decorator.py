@@ -8,12 +8,13 @@ import pytest
 from pydantic import Field
 
 from stepagent.errors import NotFound
-from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, RunId, RunKey
+from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, Question, RunId, RunKey
 from stepagent.store.calls import ClaimedCall
 from stepagent.store.journal import Event
+from stepagent.store.questions import StoredQuestion
 from stepagent.tools import ToolError, execution, tool
 from stepagent.tools.execution import record_failure
-from tests.builders import RUN_ID, a_call, a_done_call
+from tests.builders import NOON, OWNER, RUN_ID, a_call, a_done_call
 
 EVENT = {"run_id": RUN_ID, "call_id": "call_1_1_0"}
 
@@ -39,7 +40,21 @@ class Record:
         self.call = self.call.model_copy(update={"status": CallStatus.DONE, "result": result})
         return True
 
-    def settle_question(self, run: RunKey, question: InteractionId) -> None:
+    def load_question(self, question: InteractionId) -> StoredQuestion:
+        asked = Question(
+            interaction_id=question,
+            run_id=RUN_ID,
+            call_id=self.call.call_id,
+            tool=self.call.name,
+            owner=OWNER,
+            type="text",
+            description="Which?",
+            created_at=NOON,
+            expires_at=NOON,
+        )
+        return StoredQuestion(asked, "token", closed=True)
+
+    def settle_question(self, question: Question) -> None:
         self.question = None
 
 
@@ -69,7 +84,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 def recorded(monkeypatch: pytest.MonkeyPatch, call: Call, question: str | None = None) -> Record:
     record = Record(call, question)
-    for name in ("claim_call", "store_result", "settle_question"):
+    for name in ("claim_call", "store_result", "load_question", "settle_question"):
         monkeypatch.setattr(execution, name, getattr(record, name))
     return record
 
@@ -267,7 +282,7 @@ def test_question_expires_when_nobody_answered_in_time(monkeypatch: pytest.Monke
     record = recorded(monkeypatch, a_call(status=CallStatus.STARTED), question="q1")
     monkeypatch.setattr(execution, "close_question", lambda question: True)
     record_failure(RUN_ID, "call_1_1_0", "States.Timeout")
-    assert result_of(record) == ("Nobody answered in time.", True)
+    assert (result_of(record), record.question) == (("Nobody answered in time.", True), None)
     assert [event.type for event in events] == ["tool.completed", "interaction.resolved"]
 
 

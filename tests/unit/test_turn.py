@@ -67,7 +67,7 @@ def test_turn_keeps_the_text_beside_the_calls_when_finish_reason_is_stop() -> No
 
 
 def test_turn_asks_a_person_when_the_tool_is_interactive() -> None:
-    ask_user = a_tool("ask_user", kind="interactive", target="", timeout_s=60, interaction={"type": "text"})
+    ask_user = a_tool("ask_user", kind="interactive", target="", timeout_s=60)
     [reference] = first_turn(said("", ("ask_user", '{"q": "Which?"}')), tools=[ask_user]).decision.calls
     assert (reference.kind, reference.timeout_s) == ("ask", 60)
 

@@ -28,12 +28,6 @@ class Limits(Frozen):
         return self
 
 
-class Interaction(Frozen):
-    """How an interactive tool asks a person. `text` takes any answer."""
-
-    type: Literal["text"] = "text"
-
-
 class ToolSpec(Frozen):
     """One tool as the model sees it and as the loop runs it.
 
@@ -50,7 +44,6 @@ class ToolSpec(Frozen):
     idempotent: bool = False
     returns_directly: bool = False
     result_limit_bytes: int = Field(16_384, ge=256, le=65_536)
-    interaction: Interaction | None = None
 
     @model_validator(mode="after")
     def _can_run(self) -> Self:

@@ -1,11 +1,10 @@
 """How a run ends: its record is closed once, and whoever follows it is told once."""
 
-from stepagent.errors import NotFound
 from stepagent.journal import Journal
-from stepagent.runs import ENDED, Failure, Outcome, Run, RunKey, RunStatus, StopReason
+from stepagent.runs import ENDED, Failure, Outcome, Run, RunStatus, StopReason
 from stepagent.store.journal import EventType
 from stepagent.store.questions import close_question
-from stepagent.store.runs import close_run, load_run
+from stepagent.store.runs import close_run, require_run
 
 _EVENTS: dict[RunStatus, EventType] = {
     RunStatus.COMPLETED: "run.completed",
@@ -48,14 +47,12 @@ def finalize(run_id: str, error: str) -> None:
     Raises:
         NotFound: there is no such run.
     """
-    run = load_run(RunKey.parse(run_id))
-    if run is None:
-        raise NotFound(f"There is no run {run_id}.")
+    run = require_run(run_id)
     if run.status not in ENDED:
         close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(error)))
         for question in run.pending:
             close_question(question)
-        run = load_run(run.key) or run
+        run = require_run(run_id)
     announce_end_of(run)
 
 

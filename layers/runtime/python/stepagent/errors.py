@@ -15,6 +15,7 @@ StepAgentError
 │   └── ModelReplyUnusable        empty, cut or not to be understood
 ├── ConfigurationError            the deployment's fault
 ├── RecordConflict                somebody else wrote first: read again
+├── RecordUnavailable             the tables or the bucket do not answer: the state machine tries again
 └── ToolError                     raised by a tool; its message goes to the model
 """
 
@@ -129,6 +130,12 @@ class RecordConflict(StepAgentError):
     """A condition on the record did not hold: somebody else wrote first."""
 
     code: ClassVar[str] = "record_conflict"
+
+
+class RecordUnavailable(StepAgentError):
+    """DynamoDB or S3 did not take a request, also when it was repeated. Every state may be entered again."""
+
+    code: ClassVar[str] = "record_unavailable"
 
 
 class ToolError(StepAgentError):

@@ -151,7 +151,6 @@ class CallResult(Frozen):
 
     text: str
     is_error: bool = False
-    returns_directly: bool = False
     finished_at: datetime
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from stepagent.agents import ToolSpec
 from stepagent.ending import announce_end, announce_end_of
-from stepagent.errors import ConfigurationError, ModelBusy, ModelError, NotFound
+from stepagent.errors import ConfigurationError, ModelBusy, ModelError
 from stepagent.journal import Journal, shown
 from stepagent.llm import tool_choice
 from stepagent.llm.providers import ask
@@ -13,9 +13,9 @@ from stepagent.llm.registry import find_model
 from stepagent.llm.reply import Reply
 from stepagent.messages import Message
 from stepagent.observe import logger
-from stepagent.runs import ENDED, Decision, Failure, Run, RunKey, RunStatus, StopReason, TurnRecord, Usage
+from stepagent.runs import ENDED, Decision, Failure, Run, RunStatus, StopReason, TurnRecord, Usage
 from stepagent.settings import settings
-from stepagent.store.runs import Claim, claim_turn, load_history, load_run, store_turn
+from stepagent.store.runs import Claim, claim_turn, load_history, require_run, store_turn
 from stepagent.turn import Ask, run_turn
 
 _MAX_ATTEMPTS = 4
@@ -29,9 +29,7 @@ def think(run_id: str, turn: int) -> Decision:
         NotFound: there is no such run.
         RecordConflict: a repeated request took the turn over, or the run was ended meanwhile; nothing is stored.
     """
-    run = load_run(RunKey.parse(run_id))
-    if run is None:
-        raise NotFound(f"There is no run {run_id}.")
+    run = require_run(run_id)
     if run.status in ENDED:
         announce_end_of(run)
         return _ended(run, turn)

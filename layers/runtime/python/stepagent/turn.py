@@ -28,7 +28,7 @@ Ask = Callable[[str, Sequence[Message], Sequence[ToolSpec]], Reply]
 
 MAX_RECORDED_CALLS = 50  # a reply with more is a runaway; its turn must still fit one transaction
 _NAME_CHARS = 200  # a made-up name is echoed, not stored without bound
-_TOOL_GRACE_S = 5  # a function reports its own time-out more precisely than the state that waits for it
+_TOOL_GRACE_S = 5  # a function ends at its own limit, which is the tool's, and says so more precisely than the state
 _CUT = frozenset({"length", "content_filter"})
 _CLOSING = "You have used all the steps that you may take. Answer now, from what you know; no more tools can be called."
 _NO_CLOSING_ANSWER = "I stopped after {turns} steps, which is the limit, without reaching an answer."

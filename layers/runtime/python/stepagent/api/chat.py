@@ -21,12 +21,13 @@ class Transcript:
     def __init__(self) -> None:
         self.text = ""
         self.reasoning = ""
+        self._text_before = ""
         self._new_paragraph = False
 
     def add(self, event: Event) -> dict[str, str]:
         """The delta that an event adds, {} for none."""
         if event.type == "turn.started":
-            self._new_paragraph = bool(self.text)
+            self._start(again=event.data["attempt"] > 1)
         if event.type == "interaction.required":
             return self._speak(event.data["description"], apart=True)
         if event.type != "message.delta":
@@ -35,6 +36,13 @@ class Transcript:
             self.reasoning += reasoning
             return {"reasoning_content": reasoning}
         return self._speak(event.data["text"], apart=self._new_paragraph)
+
+    def _start(self, *, again: bool) -> None:
+        """A turn begins. What a first try of it said counts no more, though a stream cannot take it back."""
+        if again:
+            self.text = self._text_before
+        self._text_before = self.text
+        self._new_paragraph = bool(self.text)
 
     def _speak(self, text: str, *, apart: bool) -> dict[str, str]:
         said = f"\n\n{text}" if apart and self.text else text

@@ -43,7 +43,8 @@ class Progress:
 async def follow(run_id: RunId, after: int, progress: Progress) -> AsyncIterator[Event | None]:
     """Events behind number `after`, as they are written; None now and then, for a sign of life.
 
-    Ends with the run's last event, when the run waits for a person, or after 14 minutes. Earlier events are read as
+    Ends with the run's last event, when the run waits for a person, or after 14 minutes; by the record, where no event
+    has come for 15 seconds. Earlier events are read as
     well where they have not expired, since they tell which questions are open.
     """
     seen = 0

@@ -17,7 +17,7 @@ from stepagent.interactions import answer
 from stepagent.runs import ENDED, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
 from stepagent.store.journal import last_event
-from stepagent.store.runs import create_run, load_run, load_session
+from stepagent.store.runs import create_run, load_run, load_session, require_run
 
 _START_GRACE = timedelta(seconds=30)  # between a run's record and its execution lie milliseconds
 
@@ -72,11 +72,8 @@ def read_run(run_id: str, principal: Principal) -> Run:
     Raises:
         NotFound: there is none, or it is another principal's.
     """
-    try:
-        run = load_run(RunKey.parse(run_id))
-    except ValueError:
-        run = None
-    if run is None or run.owner != principal:
+    run = require_run(run_id)
+    if run.owner != principal:
         raise NotFound(f"There is no run {run_id!r}.")
     return run
 
@@ -114,9 +111,10 @@ def _is_lost(active: Run) -> bool:
 
 
 def _with_wishes(agent: AgentSpec, request: ChatRequest) -> AgentSpec:
-    """The agent with what this request asks for otherwise."""
+    """The agent with what this request asks for otherwise; it may lower the agent's bounds, not raise them."""
     limits = agent.limits
     if request.max_output_tokens:
-        limits = limits.model_copy(update={"max_output_tokens": request.max_output_tokens})
+        most = min(request.max_output_tokens, limits.max_output_tokens or request.max_output_tokens)
+        limits = limits.model_copy(update={"max_output_tokens": most})
     temperature = agent.temperature if request.temperature is None else request.temperature
     return agent.model_copy(update={"limits": limits, "temperature": temperature})

@@ -13,9 +13,9 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def sse(data: Any, event: str = "") -> bytes:
-    """One server-sent event. JSON escapes line ends, so the data is always one line."""
+    """One server-sent event. JSON in ASCII escapes whatever any reader takes for a line end."""
     name = f"event: {event}\n" if event else ""
-    return f"{name}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+    return f"{name}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
 def envelope(run: Run, kind: str) -> dict[str, Any]:
@@ -93,6 +93,7 @@ def still_running(run: Run) -> dict[str, Any]:
     return error_body(message, "timeout", "run_still_going_on")
 
 
-def defect(error: StepAgentError) -> dict[str, Any]:
+def defect(error: Exception) -> dict[str, Any]:
     """The error object for what the caller cannot mend. Its reason is in the log, not in the reply."""
-    return error_body("The server is not set up rightly; its log says why.", "server_error", error.code)
+    code = error.code if isinstance(error, StepAgentError) else StepAgentError.code
+    return error_body("The request failed; the server's log says why.", "server_error", code)

@@ -46,7 +46,7 @@ def ask(model: ModelSpec, fields: dict[str, Any], listener: Listener) -> Reply:
     except httpx2.HTTPError as error:
         raise _broken(f"The connection to the model broke off ({type(error).__name__}).", assembly.visible) from error
     except ValueError as error:  # a body that is no JSON
-        raise ModelReplyUnusable(f"The model's server at {model.base_url} did not answer in JSON.") from error
+        raise ModelReplyUnusable(f"The server of model {model.name!r} did not answer in JSON.") from error
 
 
 @cache
@@ -73,15 +73,15 @@ def _key(model: ModelSpec) -> str:
 def _translate(error: openai.OpenAIError, model: ModelSpec, *, visible: bool) -> ModelError:
     match error:
         case openai.APITimeoutError():
-            return _broken(f"The model's server at {model.base_url} did not answer in time.", visible)
+            return _broken(f"The server of model {model.name!r} did not answer in time.", visible)
         case openai.APIConnectionError() if isinstance(error.__cause__, httpx2.ConnectError):
-            return _broken(f"The model's server at {model.base_url} cannot be reached.", visible)
+            return _broken(f"The server of model {model.name!r} cannot be reached.", visible)
         case openai.APIConnectionError():
             return _broken(f"The connection to the model's server at {model.base_url} broke off.", visible)
         case openai.APIStatusError():
             return _status(error, model)
         case openai.APIResponseValidationError():
-            return ModelReplyUnusable(f"The model's server at {model.base_url} answered in a form that is not known.")
+            return ModelReplyUnusable(f"The server of model {model.name!r} answered in a form that is not known.")
         case _:
             return _broken(f"The model's stream broke with an error: {str(error)[:300]}", visible)
 

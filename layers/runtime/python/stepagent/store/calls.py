@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stepagent.errors import NotFound
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, RunKey
-from stepagent.store.items import call_key, pack, run_key
+from stepagent.store.items import call_key, pack
 from stepagent.store.runs import call_from_item
 from stepagent.store.table import Refused, apply, change, get
 
@@ -66,8 +66,3 @@ def store_result(run: RunKey, key: CallKey, result: CallResult) -> bool:
     except Refused:
         return False
     return True
-
-
-def settle_question(run: RunKey, question: InteractionId) -> None:
-    """The run no longer waits for this question."""
-    apply(change(run_key(run), "DELETE pending :question", "attribute_exists(pk)", {":question": {question}}))

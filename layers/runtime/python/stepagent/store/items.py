@@ -20,7 +20,7 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from stepagent.runs import CallKey, InteractionId, RunKey, SessionKey
 from stepagent.settings import settings
-from stepagent.store.clients import s3
+from stepagent.store.clients import s3, translated
 
 INLINE_BYTES = 100_000  # an item may have 400 KB: a message, its calls and their keys stay far below
 
@@ -67,6 +67,7 @@ def unmarshal(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _deserialize(value) for name, value in item.items()}
 
 
+@translated()
 def pack(name: str, text: str) -> dict[str, str]:
     """The attribute that holds the text, or, above 100 KB, the one that names the object in S3 that does."""
     content = text.encode()
@@ -78,6 +79,7 @@ def pack(name: str, text: str) -> dict[str, str]:
     return {f"{name}_object": object_key}
 
 
+@translated()
 def unpack(item: Mapping[str, Any], name: str) -> str | None:
     """The text that `pack` stored, or None where there is none."""
     if object_key := item.get(f"{name}_object"):

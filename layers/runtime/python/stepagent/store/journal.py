@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from stepagent.clock import now
 from stepagent.runs import Run, RunId
 from stepagent.settings import settings
-from stepagent.store.clients import dynamodb
+from stepagent.store.clients import dynamodb, translated
 from stepagent.store.items import marshal, unmarshal
 
 EventType = Literal[
@@ -42,6 +42,7 @@ def first_event(run: Run) -> Mapping[str, Any]:
     return {"Put": _put(run.run_id, 1, "run.started", {"run_id": run.run_id, "agent": run.agent.name})}
 
 
+@translated()
 def last_event(run_id: RunId) -> Event | None:
     answer = dynamodb().query(
         TableName=settings().journal_table,
@@ -54,6 +55,7 @@ def last_event(run_id: RunId) -> Event | None:
     return _event(answer["Items"][0]) if answer["Items"] else None
 
 
+@translated()
 def put_event(run_id: RunId, n: int, type_: EventType, data: Mapping[str, Any]) -> bool:
     """Writes event `n`; False where that number is taken by another one."""
     request = _put(run_id, n, type_, data)
@@ -65,6 +67,7 @@ def put_event(run_id: RunId, n: int, type_: EventType, data: Mapping[str, Any]) 
     return True
 
 
+@translated()
 def read_events(run_id: RunId, after: int) -> list[Event]:
     """The events that follow number `after`, as far as they stand without a gap; at most one page of 1 MB."""
     answer = dynamodb().query(

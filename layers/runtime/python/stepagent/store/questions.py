@@ -28,15 +28,21 @@ def ask_question(run: RunKey, question: Question, task_token: str) -> None:
         "#status = :pending",
         {":started": CallStatus.STARTED, ":pending": CallStatus.PENDING, ":question": question.interaction_id},
     )
-    waiting = change(
-        run_key(run), "ADD pending :questions", "attribute_exists(pk)", {":questions": {question.interaction_id}}
-    )
+    waiting = change(run_key(run), "ADD pending :entries", "attribute_exists(pk)", {":entries": {_pending(question)}})
     transact([asked, started, waiting])
 
 
-def replace_token(question: InteractionId, task_token: str) -> None:
-    """The state was entered anew: from now on an answer goes to its new token."""
-    apply(change(question_key(question), "SET task_token = :token", "attribute_exists(pk)", {":token": task_token}))
+def settle_question(question: Question) -> None:
+    """The run no longer waits for this question."""
+    entries = {":entries": {_pending(question)}}
+    key = run_key(RunKey.parse(question.run_id))
+    apply(change(key, "DELETE pending :entries", "attribute_exists(pk)", entries))
+
+
+def replace_token(question: InteractionId, task_token: str) -> StoredQuestion:
+    """The state was entered anew: from now on an answer goes to its new token. Returns the question as it stands."""
+    replaced = change(question_key(question), "SET task_token = :token", "attribute_exists(pk)", {":token": task_token})
+    return _question(apply(replaced))
 
 
 def load_question(question: InteractionId) -> StoredQuestion | None:
@@ -74,6 +80,11 @@ def _closing(question: InteractionId) -> Operation:
         "attribute_exists(pk) AND attribute_not_exists(answer)",
         {":true": True},
     )
+
+
+def _pending(question: Question) -> str:
+    call = CallKey.parse(question.call_id)
+    return f"{call.turn:06d}.{call.position:03d}#{question.interaction_id}"
 
 
 def _question(item: dict[str, Any]) -> StoredQuestion:

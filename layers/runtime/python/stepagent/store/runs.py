@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from stepagent.clock import now
-from stepagent.errors import RecordConflict
+from stepagent.errors import NotFound, RecordConflict
 from stepagent.messages import Message, message_adapter
 from stepagent.runs import (
     ENDED,
@@ -68,6 +68,21 @@ def create_run(run: Run, messages: Sequence[Message]) -> None:
 def load_run(key: RunKey) -> Run | None:
     item = get(run_key(key))
     return _run(item) if item else None
+
+
+def require_run(run_id: str) -> Run:
+    """One run by its id.
+
+    Raises:
+        NotFound: there is none, or the id is none.
+    """
+    try:
+        run = load_run(RunKey.parse(run_id))
+    except ValueError:
+        run = None
+    if run is None:
+        raise NotFound(f"There is no run {run_id[:80]!r}.")
+    return run
 
 
 def load_history(session: SessionKey) -> list[Message | Call]:
@@ -164,7 +179,8 @@ def _entries(item: dict[str, Any]) -> Sequence[Message | Call]:
 
 def _run(item: dict[str, Any]) -> Run:
     body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
-    pending = sorted(item.get("pending", ()))
+    # Each entry begins with where its call stands, so that questions are known in the order in which they were asked.
+    pending = [entry.partition("#")[2] for entry in sorted(item.get("pending", ()))]
     status = RunStatus(item["status"])
     failure = item.get("failure")
     return Run.model_validate(

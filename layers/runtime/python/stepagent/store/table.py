@@ -6,11 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from stepagent.errors import RecordConflict
 from stepagent.settings import settings
-from stepagent.store.clients import dynamodb
+from stepagent.store.clients import dynamodb, translated
 from stepagent.store.items import Item, marshal, unmarshal
 
 Operation = Mapping[str, Any]
@@ -26,12 +24,14 @@ class Refused(RecordConflict):
         self.item = item
 
 
+@translated()
 def get(key: Item) -> dict[str, Any] | None:
     """One item, strongly consistent, or None."""
     answer = dynamodb().get_item(TableName=settings().record_table, Key=key, ConsistentRead=True)
     return unmarshal(answer["Item"]) if "Item" in answer else None
 
 
+@translated()
 def query(pk: str, prefix: str) -> list[dict[str, Any]]:
     """Every item of a partition whose sort key begins so, in order, over all pages."""
     pages = (
@@ -77,6 +77,7 @@ def change(key: Item, expression: str, condition: str, values: Mapping[str, Any]
     return {"Update": operation}
 
 
+@translated()
 def apply(operation: Operation) -> dict[str, Any]:
     """Carries out one `change` and returns the item as it is then.
 
@@ -86,13 +87,12 @@ def apply(operation: Operation) -> dict[str, Any]:
     request = dict(operation["Update"], ReturnValues="ALL_NEW", ReturnValuesOnConditionCheckFailure="ALL_OLD")
     try:
         return unmarshal(dynamodb().update_item(**request)["Attributes"])
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-            raise
+    except dynamodb().exceptions.ConditionalCheckFailedException as error:
         old: Item = error.response.get("Item", {})  # type: ignore[assignment]  # botocore types no such field
         raise Refused(unmarshal(old)) from error
 
 
+@translated()
 def transact(operations: Sequence[Operation]) -> None:
     """Carries out all or none, and again where nothing but a passing conflict was in the way.
 

@@ -10,14 +10,15 @@ from stepagent.interactions import settle
 from stepagent.journal import Journal, shown
 from stepagent.observe import logger
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
-from stepagent.store.calls import claim_call, settle_question, store_result
-from stepagent.store.questions import close_question
+from stepagent.store.calls import claim_call, store_result
+from stepagent.store.questions import close_question, load_question, settle_question
 from stepagent.tools.rendering import to_text
 
 _INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
+_TIMED_OUT = "The tool did not answer in time. Its effects are unknown: check before you repeat it."
 _FAILURES = {
-    "States.Timeout": "The tool did not answer in time. Its effects are unknown: check before you repeat it.",
-    "Sandbox.Timedout": "The tool did not answer in time. Its effects are unknown: check before you repeat it.",
+    "States.Timeout": _TIMED_OUT,
+    "Sandbox.Timedout": _TIMED_OUT,
     "Lambda.ResourceNotFoundException": "The tool's function does not exist. Do without this tool.",
 }
 _EXPIRED = "Nobody answered in time."
@@ -61,12 +62,16 @@ def record_failure(run_id: str, call_id: str, error: str) -> None:
     if claimed.question and not close_question(claimed.question):
         settle(claimed.question)  # a person's answer arrived first, and becomes the result
         return
-    text = _EXPIRED if claimed.question else _FAILURES.get(error, f"The tool failed ({error}).")
+    text = _EXPIRED if claimed.question and error == "States.Timeout" else _failure_text(error)
     with Journal(run.run_id) as journal:
         _finish(journal, run, claimed.call, text, is_error=True)
-        if claimed.question:
-            settle_question(run, claimed.question)
+        if claimed.question and (asked := load_question(claimed.question)):
+            settle_question(asked.question)
             journal.emit("interaction.resolved", interaction_id=claimed.question, expired=True)
+
+
+def _failure_text(error: str) -> str:
+    return _FAILURES.get(error, f"The tool failed ({error}).")
 
 
 def _run(call: Call, function: Callable[[Mapping[str, Any]], Any]) -> tuple[str, bool]:

@@ -1,0 +1,39 @@
+"""Who may call the servers of the local stack: programs and pages of this machine."""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+_LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+_REFUSAL = {
+    "error": {
+        "message": "Only programs and pages of this machine may call.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "forbidden",
+    }
+}
+
+
+class LocalCallersOnly:
+    """Turns away what a web page of another origin sends, also one whose name was made to point here."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not _is_local(Request(scope)):
+            await JSONResponse(_REFUSAL, 403)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _is_local(request: Request) -> bool:
+    asked = [f"//{request.headers.get('host', '')}", *request.headers.getlist("origin")]
+    try:
+        return all(urlsplit(text).hostname in _LOCAL_NAMES for text in asked)
+    except ValueError:  # no name at all
+        return False
