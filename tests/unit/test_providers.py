@@ -10,15 +10,21 @@ from aws_lambda_powertools.utilities import parameters
 from stepagent.errors import (
     ConfigurationError,
     ModelBusy,
+    ModelContextExceeded,
     ModelError,
+    ModelFiltered,
     ModelKeyRefused,
+    ModelLacksTools,
+    ModelQuotaSpent,
     ModelReplyUnusable,
     ModelRequestRejected,
 )
 from stepagent.llm import providers
-from stepagent.llm.providers import ask
+from stepagent.llm.plain_reader import PlainReader
+from stepagent.llm.providers import Witness, send
 from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Reply
+from stepagent.usage import Usage
 from tests.scripted_model import Fault, Raw, ScriptedModel
 from tests.scripted_model import Reply as Scripted
 from tests.unit.test_stream import Heard
@@ -50,7 +56,8 @@ def spec(model: ScriptedModel, **changes: Any) -> ModelSpec:
 
 
 def asked(model: ScriptedModel, heard: Heard | None = None, **changes: Any) -> Reply:
-    return ask(spec(model, **changes), dict(FIELDS), heard or Heard())
+    witness = Witness(heard or Heard())
+    return send(spec(model, **changes), dict(FIELDS), PlainReader(witness), witness)
 
 
 def refused(model: ScriptedModel, heard: Heard | None = None, **changes: Any) -> ModelError:
@@ -92,12 +99,31 @@ def test_model_is_busy_when_the_status_passes(model: ScriptedModel, status: int)
     assert type(refused(model)) is ModelBusy
 
 
-@pytest.mark.parametrize("status", [400, 402, 404, 413, 422])
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
 def test_request_is_rejected_when_the_status_stays(model: ScriptedModel, status: int) -> None:
-    model.script(Fault(status, body={"error": {"message": "context too long"}}))
+    model.script(Fault(status, body={"error": {"message": "no such thing"}}))
     error = refused(model)
     assert type(error) is ModelRequestRejected
-    assert "context too long" in error.message
+    assert "no such thing" in error.message
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (402, "Insufficient Balance", ModelQuotaSpent),
+        (429, "You exceeded your current quota", ModelQuotaSpent),
+        (400, "This model's maximum context length is 8192 tokens.", ModelContextExceeded),
+        (400, "gemma does not support tools", ModelLacksTools),
+        (400, "The response was filtered by the content filter", ModelFiltered),
+    ],
+)
+def test_refusal_is_told_apart_when_another_request_may_fare_better(
+    model: ScriptedModel, status: int, message: str, kind: type[ModelError]
+) -> None:
+    model.script(Fault(status, body={"error": {"message": message}}))
+    error = refused(model)
+    assert type(error) is kind
+    assert message in error.message
 
 
 def test_providers_words_are_kept_when_its_error_is_a_text(model: ScriptedModel) -> None:
@@ -112,7 +138,7 @@ def test_request_id_is_kept_when_the_provider_gives_one(model: ScriptedModel) ->
 
 @pytest.mark.parametrize(
     ("header", "wait_s"),
-    [("7", 7), ("0", 0), ("1.5", 1.5), ("-3", 0), ("soon", None), ("Wed, 21 Oct 2030 07:28:00 GMT", None)],
+    [("7", 7), ("0", 0), ("1.5", 1.5), ("-3", 0), ("soon", None), ("Wed, 21 Oct 2020 07:28:00 GMT", 0)],
 )
 def test_wait_is_the_providers_when_it_names_seconds(model: ScriptedModel, header: str, wait_s: float | None) -> None:
     model.script(Fault(429, {"Retry-After": header}))
@@ -160,8 +186,7 @@ def test_reply_is_an_error_of_ours_when_the_body_is_no_stream(model: ScriptedMod
 @pytest.mark.parametrize("data", [5, "text", [1], None, {"choices": 5}, {"choices": [5]}, {"choices": [{"delta": 5}]}])
 def test_reply_is_an_error_of_ours_when_a_chunk_is_garbage(model: ScriptedModel, data: Any) -> None:
     model.script(Raw(chunks=(data, chunk({}, "stop"))))
-    with pytest.raises(ModelError):
-        ask(spec(model), dict(FIELDS), Heard())
+    refused(model)
 
 
 def test_model_is_busy_when_the_stream_is_cut_before_anything_was_shown(model: ScriptedModel) -> None:
@@ -184,6 +209,22 @@ def test_stream_without_an_end_is_no_answer_when_it_closes_in_order(
     assert type(refused(model)) is kind
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_model_is_busy_when_the_stream_is_empty(model: ScriptedModel, done: bool) -> None:
+    model.script(Raw(done=done))
+    assert type(refused(model)) is ModelBusy
+
+
+@pytest.mark.parametrize(("arguments", "whole"), [('{"q": 1}', True), ('{"q": ', False)])
+def test_closing_mark_is_enough_when_no_call_is_cut(model: ScriptedModel, arguments: str, whole: bool) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "search", "arguments": arguments}}
+    model.script(Raw(chunks=(chunk({"tool_calls": [call]}),)))
+    if whole:
+        assert asked(model).calls[0].arguments == arguments
+    else:
+        assert type(refused(model)) is ModelBusy
+
+
 @pytest.mark.parametrize(("shown", "kind"), [("", ModelBusy), ("Hel", ModelReplyUnusable)])
 def test_error_inside_a_stream_is_told_when_the_status_was_200(
     model: ScriptedModel, shown: str, kind: type[ModelError]
@@ -195,6 +236,43 @@ def test_error_inside_a_stream_is_told_when_the_status_was_200(
     assert "overloaded" in error.message
 
 
+@pytest.mark.parametrize("message", ["gemma does not support tools", "maximum context length exceeded", "overloaded"])
+def test_nobody_asks_again_when_an_error_comes_after_something_was_shown(model: ScriptedModel, message: str) -> None:
+    model.script(Raw(chunks=(chunk({"content": "Hel"}), {"error": {"message": message}})))
+    error = refused(model)
+    assert type(error) is ModelReplyUnusable
+    assert message in error.message
+
+
+def test_tokens_count_when_the_stream_breaks_after_they_were_told(model: ScriptedModel) -> None:
+    counted = {**HEAD, "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    model.script(Raw(chunks=(counted, {"error": {"message": "overloaded"}})))
+    assert (refused(model).usage.input_tokens, model.requests[0]["stream"]) == (7, True)
+
+
+def test_nothing_is_unknown_about_the_cost_when_the_request_was_refused(model: ScriptedModel) -> None:
+    model.script(Fault(429))
+    assert refused(model).usage == Usage()
+
+
+def test_cost_is_known_to_be_unknown_when_the_stream_broke_before_it_was_told(model: ScriptedModel) -> None:
+    model.script(Raw(chunks=(chunk({"content": "Hel"}),), done=False))
+    assert not refused(model).usage.complete
+
+
+def test_reply_is_read_when_the_server_does_not_stream(model: ScriptedModel) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    heard = Heard()
+    model.script(Fault(200, body={"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}))
+    reply = asked(model, heard)
+    assert (reply.text, heard.texts, reply.usage.input_tokens) == ("Hi", ["Hi"], 3)
+
+
+def test_model_is_busy_when_nothing_but_heartbeats_comes(model: ScriptedModel) -> None:
+    model.script(Scripted(text="never", stall_after_chunks=1))
+    assert type(refused(model, idle_timeout_s=0.2)) is ModelBusy
+
+
 def test_model_is_busy_when_no_data_comes_in_time(model: ScriptedModel) -> None:
     model.script(Scripted(text="late", first_delay_s=1.3))
     assert type(refused(model)) is ModelBusy
@@ -203,6 +281,18 @@ def test_model_is_busy_when_no_data_comes_in_time(model: ScriptedModel) -> None:
 def test_finish_is_enough_when_the_closing_mark_is_missing(model: ScriptedModel) -> None:
     model.script(Raw(chunks=(chunk({"content": "Hi"}), chunk({}, "stop")), done=False))
     assert asked(model).text == "Hi"
+
+
+def test_query_is_sent_when_the_model_has_one(model: ScriptedModel) -> None:
+    model.script(Scripted(text="x"))
+    assert asked(model, query={"api-version": "2025-01-01"}).text == "x"
+    assert model.queries == ["api-version=2025-01-01"]
+
+
+def test_fields_that_the_client_does_not_know_are_sent_when_the_model_has_some(model: ScriptedModel) -> None:
+    model.script(Scripted(text="x"))
+    asked(model, defaults={"enable_thinking": False, "top_k": 5})
+    assert (model.requests[0]["enable_thinking"], model.requests[0]["top_k"]) == (False, 5)
 
 
 @pytest.mark.parametrize("base_url", ["no url", "http://[", "ftp://127.0.0.1/v1", ""])

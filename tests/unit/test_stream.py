@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionChunk
 
 from stepagent.errors import ModelReplyUnusable
+from stepagent.llm.plain_reader import PlainReader
+from stepagent.llm.providers import Witness
 from stepagent.llm.reply import Listener, Reply, RequestedCall
 from stepagent.llm.stream import Assembly
 
@@ -42,13 +43,20 @@ END = chunk(finish_reason="stop")
 
 
 def read(*chunks: Json, listener: Listener | None = None) -> Reply:
-    """Reads chunks built as the client builds them: without validation."""
-    built = [ChatCompletionChunk.construct(**each) for each in chunks]
-    return Assembly(listener or Heard()).read(built)
+    heard = listener or Heard()
+    assembly = Assembly(PlainReader(heard), heard)
+    for each in chunks:
+        assembly.add(each)
+    return assembly.reply()
 
 
-def calls_in(*chunks: Json) -> list[RequestedCall]:
+def whole_calls_in(*chunks: Json) -> list[RequestedCall]:
     return list(read(*chunks, END).calls)
+
+
+def calls_in(*chunks: Json) -> list[tuple[str, str, str]]:
+    """The id, name and arguments of each call."""
+    return [call[:3] for call in whole_calls_in(*chunks)]
 
 
 def test_text_is_joined_when_it_comes_in_pieces() -> None:
@@ -194,33 +202,90 @@ def test_choice_is_read_when_the_server_gives_it_no_index() -> None:
     assert read(*({**chunk(), "choices": [choice]} for choice in unnumbered)).text == "A"
 
 
-def test_refusal_is_the_text_when_the_model_refuses() -> None:
+def test_refusal_is_whole_and_apart_from_the_text_when_the_model_refuses() -> None:
     heard = Heard()
     reply = read(chunk({"content": "", "refusal": "I cannot "}), chunk({"refusal": "help."}), END, listener=heard)
-    assert (reply.text, "".join(heard.texts)) == ("I cannot help.", "I cannot help.")
+    assert (reply.refusal, reply.text, heard.texts) == ("I cannot help.", "", [])
 
 
-def test_reply_is_unusable_when_a_chunk_holds_an_error() -> None:
-    with pytest.raises(ModelReplyUnusable, match="overloaded"):
-        read(chunk({"content": "Hel"}), chunk(error={"message": "overloaded"}), END)
-
-
-def test_reply_is_unusable_when_the_stream_ends_without_a_finish_reason() -> None:
-    with pytest.raises(ModelReplyUnusable, match="ended before"):
-        read(chunk({"content": "Hel"}))
-
-
-def test_reply_is_unusable_when_the_stream_is_empty() -> None:
-    with pytest.raises(ModelReplyUnusable, match="ended before"):
-        read()
+def test_refusal_can_be_stored_when_it_holds_half_a_character() -> None:
+    assert read(chunk({"refusal": "a\ud83d"}), chunk({"refusal": "\ude00b\ud83d"}), END).refusal == "a\U0001f600b\ufffd"
 
 
 @pytest.mark.parametrize(
-    "delta", ["text", 5, {"content": 5}, {"content": ["a"]}, {"tool_calls": [5]}, {"tool_calls": 5}]
+    "delta",
+    ["text", 5, {"content": 5}, {"content": ["a"]}, {"content": {"a": 1}}, {"tool_calls": [5]}, {"tool_calls": 5}],
 )
 def test_reply_is_unusable_when_a_field_has_a_type_that_no_reply_has(delta: Any) -> None:
     with pytest.raises(ModelReplyUnusable, match="form"):
         read({**chunk(), "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, END)
+
+
+@pytest.mark.parametrize("choices", [5, "text", {"index": 0}, [5]])
+def test_reply_is_unusable_when_its_choices_are_none(choices: Any) -> None:
+    with pytest.raises(ModelReplyUnusable, match="form"):
+        read({**chunk(), "choices": choices}, END)
+
+
+@pytest.mark.parametrize("delta", [{"tool_calls": [{"index": 0, "function": 5}]}, {"function_call": 5}, {"refusal": 5}])
+def test_field_counts_as_absent_when_nothing_that_is_said_can_be_in_it(delta: Json) -> None:
+    assert read(chunk({"content": "x"}), chunk(delta), END).text == "x"
+
+
+@pytest.mark.parametrize("parts", [["Hel", "lo"], ["", "Hello"], ["Hello"]])
+def test_text_is_joined_when_it_comes_in_typed_parts(parts: list[str]) -> None:
+    content = [{"type": "text", "text": part} for part in parts]
+    assert read(chunk({"content": content}), END).text == "Hello"
+
+
+def test_whole_message_is_read_when_the_server_does_not_stream() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "Hi", "reasoning_content": "hm", "tool_calls": [call]}
+    reply = read({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assert (reply.text, reply.reasoning, reply.finish_reason) == ("Hi", "hm", "stop")
+    assert reply.calls == (("c1", "search", "{}", {}),)
+
+
+def test_call_is_one_when_it_comes_in_the_old_and_the_new_form() -> None:
+    old = {"function_call": {"name": "search", "arguments": "{}"}}
+    assert calls_in(chunk(old), piece(0, "c1", "search", "{}")) == [("c1", "search", "{}")]
+
+
+def test_call_of_the_old_form_is_joined_when_it_comes_in_pieces() -> None:
+    pieces = [{"name": "search", "arguments": ""}, {"arguments": '{"q":'}, {"arguments": '"x"}'}]
+    assert calls_in(*(chunk({"function_call": each}) for each in pieces)) == [("", "search", '{"q":"x"}')]
+
+
+def test_arguments_are_text_when_the_server_sends_the_object_itself() -> None:
+    function = {"name": "search", "arguments": {"q": "ä", "n": 12345678901234567890}}
+    [call] = whole_calls_in(chunk({"tool_calls": [{"index": 0, "id": "c1", "function": function}]}))
+    assert call.arguments == '{"q": "ä", "n": 12345678901234567890}'
+
+
+def test_calls_are_two_when_they_have_neither_id_nor_index() -> None:
+    pieces = [{"function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    assert calls_in(chunk({"tool_calls": pieces})) == [("", "a", "{}"), ("", "b", "{}")]
+
+
+def test_unknown_fields_of_a_call_are_kept_when_the_provider_gives_some() -> None:
+    signed = {"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{}"}, "extra_content": {"g": {"s": "x"}}}
+    assert whole_calls_in(chunk({"tool_calls": [signed]}))[0].extra == {"extra_content": {"g": {"s": "x"}}}
+
+
+DEEP: Any = []
+for _ in range(300):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", ["half \ud83d", DEEP])
+def test_unknown_fields_of_a_call_are_dropped_when_no_record_could_hold_them(value: Any) -> None:
+    odd = {"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{}"}, "odd": value}
+    assert whole_calls_in(chunk({"tool_calls": [odd]})) == [("c1", "a", "{}", {})]
+
+
+@pytest.mark.parametrize("tokens", [float("inf"), float("nan"), -5, 10**30, "7", None, [7]])
+def test_count_is_zero_when_it_is_none(tokens: Any) -> None:
+    assert read(chunk({"content": "x"}, usage={"prompt_tokens": tokens}), END).usage.input_tokens == 0
 
 
 def test_finish_reason_is_kept_when_later_chunks_have_none() -> None:
@@ -228,10 +293,23 @@ def test_finish_reason_is_kept_when_later_chunks_have_none() -> None:
 
 
 def test_nothing_is_visible_when_only_reasoning_and_calls_came() -> None:
-    assembly = Assembly(Heard())
-    pieces = [chunk({"reasoning_content": "hm"}), piece(0, "c1", "search", "{}"), END]
-    assembly.read(ChatCompletionChunk.construct(**each) for each in pieces)
-    assert not assembly.visible
+    witness = Witness(Heard())
+    read(chunk({"reasoning_content": "hm"}), piece(0, "c1", "search", "{}"), END, listener=witness)
+    assert not witness.seen
+
+
+def test_reply_is_visible_when_the_first_word_of_its_text_came() -> None:
+    witness = Witness(Heard())
+    assembly = Assembly(PlainReader(witness), witness)
+    assembly.add(chunk({"content": "Hel"}))
+    assert witness.seen
+
+
+@pytest.mark.parametrize("pieces", [["  ", "\n"], [" \n\t "], [""]])
+def test_nothing_is_heard_when_the_text_is_blank(pieces: list[str]) -> None:
+    heard = Heard()
+    assert read(*(chunk({"content": each}) for each in pieces), END, listener=heard).text == ""
+    assert heard.texts == []
 
 
 def test_emoji_is_whole_when_its_halves_come_in_two_chunks() -> None:
@@ -271,7 +349,7 @@ def test_reply_is_the_same_wherever_the_stream_is_cut(
         *(piece(0, None, None, part) for part in cut(written)),
         END,
     )
-    assert (reply.reasoning, reply.text, reply.calls[0].arguments) == (thought, text, written)
+    assert (reply.reasoning, reply.text, reply.calls[0].arguments) == (thought, text if text.strip() else "", written)
 
 
 @given(st.lists(st.sampled_from(["c1", "c2", "c3"]), max_size=12))

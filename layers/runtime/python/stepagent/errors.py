@@ -10,7 +10,11 @@ StepAgentError
 │   └── InvalidAnswer        422
 ├── ModelError                    the provider's fault: it ends the run, or makes it wait
 │   ├── ModelBusy                 waiting helps
+│   ├── ModelQuotaSpent           somebody must pay
 │   ├── ModelKeyRefused           somebody must mend the key
+│   ├── ModelContextExceeded      a shorter conversation helps
+│   ├── ModelLacksTools           another calling mode helps
+│   ├── ModelFiltered             the provider's filter stopped it
 │   ├── ModelRequestRejected      the same request would be rejected again
 │   └── ModelReplyUnusable        empty, cut or not to be understood
 ├── ConfigurationError            the deployment's fault
@@ -20,6 +24,8 @@ StepAgentError
 """
 
 from typing import ClassVar
+
+from stepagent.usage import Usage
 
 
 class StepAgentError(Exception):
@@ -87,9 +93,13 @@ class InvalidAnswer(RequestError):
 
 
 class ModelError(StepAgentError):
-    """The model gave no usable reply."""
+    """The model gave no usable reply. `usage` is what the provider counted all the same."""
 
     code: ClassVar[str] = "model_error"
+
+    def __init__(self, message: str, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage or Usage()
 
 
 class ModelBusy(ModelError):
@@ -100,6 +110,30 @@ class ModelBusy(ModelError):
     def __init__(self, message: str, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.wait_s = wait_s
+
+
+class ModelQuotaSpent(ModelError):
+    """The account behind the key has nothing left; waiting does not help."""
+
+    code: ClassVar[str] = "model_quota_spent"
+
+
+class ModelContextExceeded(ModelError):
+    """The conversation is longer than the model takes."""
+
+    code: ClassVar[str] = "model_context_exceeded"
+
+
+class ModelLacksTools(ModelError):
+    """The model, or its server, takes no tools in this form."""
+
+    code: ClassVar[str] = "model_lacks_tools"
+
+
+class ModelFiltered(ModelError):
+    """The provider's content filter stopped the request or the reply."""
+
+    code: ClassVar[str] = "content_filter"
 
 
 class ModelKeyRefused(ModelError):

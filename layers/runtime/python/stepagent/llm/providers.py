@@ -1,6 +1,7 @@
-"""One request to a provider, and the provider's refusals in our words."""
+"""One request to a provider: sent, streamed, put together; refusals in our words."""
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -12,55 +13,115 @@ from openai import OpenAI
 from stepagent.errors import (
     ConfigurationError,
     ModelBusy,
+    ModelContextExceeded,
     ModelError,
-    ModelKeyRefused,
+    ModelLacksTools,
     ModelReplyUnusable,
-    ModelRequestRejected,
 )
+from stepagent.llm.refusals import Refusal, read_refusal
 from stepagent.llm.registry import ModelSpec
-from stepagent.llm.reply import Listener, Reply
+from stepagent.llm.reply import Listener, Reply, TextReader
+from stepagent.llm.sse import Events
 from stepagent.llm.stream import Assembly
 
 _KEY_SECONDS = 300  # a rotated key is noticed after this time
-_BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
+_NO_KEY = "no-key-needed"  # the client insists on one; a server without keys does not look at it
+_ASKED_AGAIN = (ModelBusy, ModelContextExceeded, ModelLacksTools)  # another request may fare better
 
 
-def ask(model: ModelSpec, fields: dict[str, Any], listener: Listener) -> Reply:
+class Witness:
+    """Passes a reply on to the listener and knows whether a person has seen a part of it."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.seen = False
+
+    def text(self, fragment: str) -> None:
+        self.seen = self.seen or bool(fragment)
+        self._listener.text(fragment)
+
+    def reasoning(self, fragment: str) -> None:
+        self._listener.reasoning(fragment)
+
+
+def send(model: ModelSpec, fields: dict[str, Any], reader: TextReader, witness: Witness) -> Reply:
     """Sends one request and reads the streamed reply to its end.
 
     Raises:
-        ModelBusy: nothing was shown yet and waiting helps: busy, unreachable, or broken off.
-        ModelError: any other reason, as its class says.
+        ModelBusy: nothing was seen yet and waiting helps: busy, unreachable, or broken off.
+        ModelError: any other reason, as its class says. Its `usage` is what the provider counted all the same. Once
+            something was seen it is none after which one asks again: a person would read two beginnings.
     """
-    assembly = Assembly(listener)
-    request = {"model": model.provider_model, "stream": True, **fields}
-    if model.stream_usage:
-        request["stream_options"] = {"include_usage": True}
+    assembly, key = Assembly(reader, witness), _key(model)
     try:
-        with _client(model, _key(model)).chat.completions.create(**request) as stream:
-            return assembly.read(stream)
-    except ModelReplyUnusable as error:
-        raise error if assembly.visible else ModelBusy(error.message) from error
-    except openai.OpenAIError as error:
-        raise _translate(error, model, visible=assembly.visible) from error
+        with _translated(model):
+            _receive(model, key, fields, assembly)
+    except ModelError as error:
+        error.message = error.message.replace(key, "***")  # some providers repeat the key that they refuse
+        if not isinstance(error.__cause__, openai.APIStatusError):  # a request that was refused has cost nothing
+            error.usage = assembly.usage
+        if witness.seen and isinstance(error, _ASKED_AGAIN):
+            raise ModelReplyUnusable(error.message, usage=assembly.usage) from error
+        raise
+    return assembly.reply()
+
+
+def _receive(model: ModelSpec, key: str, fields: dict[str, Any], assembly: Assembly) -> None:
+    client = _client(model, key)
+    request = model.request(fields)
+    known = {name: request.pop(name) for name in ("model", "messages", "stream")}
+    # Whatever else a provider takes goes as it is, whether or not the client knows the field.
+    with client.chat.completions.with_streaming_response.create(**known, extra_body=request) as response:
+        if "json" in response.headers.get("content-type", ""):  # the server does not stream
+            _add(assembly, response.json())
+            return
+        events = Events(response.iter_bytes(), model.idle_timeout_s)
+        for chunk in events:
+            _add(assembly, chunk)
+        # "[DONE]" is as good an end as a finish reason, as long as there is a reply and no call of it is cut.
+        if not assembly.finish_reason and not (events.done and assembly.may_be_whole()):
+            raise ModelBusy("The model's stream ended before its reply was complete.")
+
+
+def _add(assembly: Assembly, chunk: Any) -> None:
+    if not isinstance(chunk, dict):
+        raise ModelReplyUnusable("The model's server did not answer with an object.")
+    if error := chunk.get("error"):
+        raise read_refusal(Refusal(200, {"error": error}))
+    assembly.add(chunk)
+
+
+@contextmanager
+def _translated(model: ModelSpec) -> Iterator[None]:
+    """Errors of the client and its connection, as ours."""
+    server = f"The server of model {model.name!r}"  # its address is nothing for callers of the API
+    try:
+        yield
+    except openai.APIStatusError as error:
+        raise read_refusal(Refusal(error.status_code, error.body, error.response.headers)) from error
+    except (openai.APITimeoutError, httpx2.TimeoutException) as error:
+        raise ModelBusy(f"{server} did not answer in time.") from error
+    except openai.APIConnectionError as error:
+        reached = not isinstance(error.__cause__, httpx2.ConnectError)
+        raise ModelBusy(f"{server} {'broke the connection off' if reached else 'cannot be reached'}.") from error
     except httpx2.HTTPError as error:
-        raise _broken(f"The connection to the model broke off ({type(error).__name__}).", assembly.visible) from error
-    except ValueError as error:  # a body that is no JSON
-        raise ModelReplyUnusable(f"The server of model {model.name!r} did not answer in JSON.") from error
+        raise ModelBusy(f"{server} broke the connection off.") from error
+    except (openai.OpenAIError, ValueError, RecursionError) as error:
+        raise ModelReplyUnusable(f"{server} answered in a form that is not known.") from error
 
 
 @cache
 def _client(model: ModelSpec, key: str) -> OpenAI:
     # The state machine waits and tries again, so the client must not: two layers would multiply.
-    timeout = httpx2.Timeout(
-        model.idle_timeout_s, connect=5, read=max(model.idle_timeout_s, model.first_byte_timeout_s)
-    )
-    return OpenAI(base_url=model.base_url, api_key=key, max_retries=0, timeout=timeout)
+    read_s = max(model.idle_timeout_s, model.first_byte_timeout_s)
+    timeout = httpx2.Timeout(read_s, connect=5)
+    query = dict(model.query) or None
+    return OpenAI(base_url=model.base_url, api_key=key, default_query=query, max_retries=0, timeout=timeout)
 
 
 def _key(model: ModelSpec) -> str:
     if not model.api_key_secret:
-        return "none"  # the client insists on a key; a server without keys does not look at it
+        return _NO_KEY
     try:
         key = str(parameters.get_secret(model.api_key_secret, max_age=_KEY_SECONDS)).strip()
     except parameters.GetParameterError as error:
@@ -68,49 +129,3 @@ def _key(model: ModelSpec) -> str:
     if not key or not key.isascii() or not key.isprintable():
         raise ConfigurationError(f"The secret with the key of model {model.name!r} holds no key: one line of ASCII.")
     return key
-
-
-def _translate(error: openai.OpenAIError, model: ModelSpec, *, visible: bool) -> ModelError:
-    match error:
-        case openai.APITimeoutError():
-            return _broken(f"The server of model {model.name!r} did not answer in time.", visible)
-        case openai.APIConnectionError() if isinstance(error.__cause__, httpx2.ConnectError):
-            return _broken(f"The server of model {model.name!r} cannot be reached.", visible)
-        case openai.APIConnectionError():
-            return _broken(f"The connection to the model's server at {model.base_url} broke off.", visible)
-        case openai.APIStatusError():
-            return _status(error, model)
-        case openai.APIResponseValidationError():
-            return ModelReplyUnusable(f"The server of model {model.name!r} answered in a form that is not known.")
-        case _:
-            return _broken(f"The model's stream broke with an error: {str(error)[:300]}", visible)
-
-
-def _broken(message: str, visible: bool) -> ModelError:
-    return ModelReplyUnusable(message) if visible else ModelBusy(message)
-
-
-def _status(error: openai.APIStatusError, model: ModelSpec) -> ModelError:
-    words = f"status {error.status_code}: {_message(error)}"
-    if error.status_code in (401, 403):
-        return ModelKeyRefused(f"The model's provider refuses the key of model {model.name!r} ({words})")
-    if error.status_code in _BUSY:
-        return ModelBusy(f"The model's provider is busy or down ({words})", _retry_after(error))
-    return ModelRequestRejected(f"The model's provider rejects the request ({words})")
-
-
-def _message(error: openai.APIStatusError) -> str:
-    """The provider's own words and its request id, without the page of HTML that proxies send."""
-    words = error.body.get("message") if isinstance(error.body, dict) else error.body
-    if not isinstance(words, str) or not words or "<" in words[:20]:
-        words = type(error).__name__
-    request = f", request {error.request_id}" if error.request_id else ""
-    return f"{words[:300]}{request}"
-
-
-def _retry_after(error: openai.APIStatusError) -> float | None:
-    try:
-        wait_s = float(error.response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return max(0.0, wait_s) if math.isfinite(wait_s) else None
