@@ -20,7 +20,7 @@ def _principal() -> Principal:
 
 @app.get("/models")
 def list_models() -> dict[str, Any]:
-    return shapes.models(service.catalog().agents)
+    return shapes.models(service.catalog().agents, service.models())
 
 
 @app.get("/runs/<run_id>")

@@ -28,7 +28,7 @@ def lay(tmp_path: Path) -> Lay:
     """Writes a catalog with one agent and one tool, and files in their place or beside them."""
 
     def write(**files: object) -> Path:
-        rows: dict[str, object] = {"agents/helper": AGENT, "tools/search": TOOL, "models": [MODEL]}
+        rows: dict[str, object] = {"agents/helper": AGENT, "tools/search": TOOL, "models": {"models": [MODEL]}}
         for name, row in (rows | {name.replace("__", "/"): row for name, row in files.items()}).items():
             path = tmp_path / f"{name}.yaml"
             path.parent.mkdir(exist_ok=True)
@@ -88,8 +88,10 @@ def test_agent_is_named_when_its_row_is_wrong(lay: Lay, row: object) -> None:
     [
         "kind: lambda",
         {**TOOL, "kind": "lamda"},
-        {**TOOL, "name": "x" * 65},
-        {**TOOL, "name": "1st"},
+        {**TOOL, "name": "x" * 129},
+        {**TOOL, "name": ""},
+        {**TOOL, "name": " padded"},
+        {**TOOL, "name": "two\nlines"},
         {**TOOL, "target": ""},
         {**TOOL, "target": "tool search"},
         {**TOOL, "target": "x" * 65},
@@ -137,10 +139,20 @@ def test_agents_are_listed_when_an_unknown_one_is_asked_for(lay: Lay) -> None:
         "a: 1",
         "",
         "[",
-        [{**MODEL, "base": "typed wrong"}],
-        [{"name": "default", "base_url": "http://127.0.0.1"}],
-        [{**MODEL, "idle_timeout_s": 0}],
-        [MODEL, MODEL],
+        [MODEL],
+        {"models": None},
+        {"models": [5]},
+        {"models": ["default"]},
+        {"models": [{**MODEL, "base": "typed wrong"}]},
+        {"models": [{"name": "default", "base_url": "http://127.0.0.1"}]},
+        {"models": [{**MODEL, "idle_timeout_s": 0}]},
+        {"models": [{**MODEL, "output_tokens": 40_000}]},
+        {"models": [{**MODEL, "call_id_pattern": "["}]},
+        {"models": [{**MODEL, "provider": "nobody"}]},
+        {"models": [{**MODEL, "fallbacks": ["nobody"]}]},
+        {"models": [{**MODEL, "provider": "p"}], "providers": None},
+        {"models": [{**MODEL, "provider": "p"}], "providers": {"p": 5}},
+        {"models": [MODEL, MODEL]},
     ],
 )
 def test_list_of_models_is_refused_when_a_row_is_wrong(lay: Lay, rows: object) -> None:
@@ -166,7 +178,7 @@ def test_model_is_called_as_the_environment_says_whatever_it_is(
     lay: Lay, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("STEPAGENT_MODEL", value)
-    rows = "- name: default\n  base_url: http://${HOST:-here}/v1\n  provider_model: ${STEPAGENT_MODEL}\n"
+    rows = "models:\n- name: default\n  base_url: http://${HOST:-here}/v1\n  provider_model: ${STEPAGENT_MODEL}\n"
     [model] = load_models(lay(models=rows) / "models.yaml").values()
     assert (model.provider_model, model.base_url) == (value, "http://here/v1")
 

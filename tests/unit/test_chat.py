@@ -15,9 +15,10 @@ from stepagent.api.requests import ChatRequest, read_chat_request
 from stepagent.api.service import Following, say
 from stepagent.errors import Conflict, RecordConflict
 from stepagent.messages import Message
-from stepagent.runs import Failure, Principal, Run, RunId, RunStatus, SessionKey, StopReason, Usage
+from stepagent.runs import Failure, Principal, Run, RunId, RunStatus, SessionKey, StopReason
 from stepagent.store.journal import Event
 from stepagent.store.runs import Session
+from stepagent.usage import Usage
 from tests.builders import NOON, OWNER, a_run
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent.tools.rendering import EMPTY, to_text
+from stepagent.tools.rendering import EMPTY, split_images, to_text
 
 LIMIT = 1000
 _NOTE_BYTES = 80
@@ -87,3 +87,18 @@ def test_text_is_valid_and_bounded_whatever_the_value(value: str | list[str]) ->
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
 def test_json_means_the_same_when_it_is_read_again(value: Any) -> None:
     assert isinstance(value, str) or json.loads(to_text(value, 100_000)) == value
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+
+def test_images_are_taken_out_and_marked_when_a_result_has_some() -> None:
+    returned = [{"type": "text", "text": "Before."}, PICTURE, "plain", {"n": 1}]
+    assert split_images(returned) == ('Before.\n[image]\n"plain"\n{"n":1}', ("https://example.org/a.png",))
+
+
+@pytest.mark.parametrize(
+    "value", ["text", None, [], [1, 2], {"type": "image_url"}, [{"type": "image_url"}], [[PICTURE]]]
+)
+def test_result_stays_as_it_is_when_it_is_no_list_with_an_image(value: Any) -> None:
+    assert split_images(value) == (value, ())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stepagent.api.requests import MAX_BODY_BYTES, ChatRequest, read_answer_request, read_chat_request
 from stepagent.api.shapes import completion
 from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
-from stepagent.messages import AssistantMessage, UserMessage
+from stepagent.messages import AssistantMessage, AttachedFile, UserMessage
 from tests.builders import a_run
 
 HELLO = {"role": "user", "content": "Hello"}
@@ -24,6 +24,19 @@ def refused(content: bytes) -> RequestError:
     with pytest.raises(RequestError) as refusal:
         read_chat_request(content)
     return refusal.value
+
+
+def asking(*parts: dict[str, Any]) -> bytes:
+    """A request whose message says "See" and brings these parts."""
+    return body(messages=[{"role": "user", "content": [{"type": "text", "text": "See"}, *parts]}])
+
+
+def image_of(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def file_of(data: str) -> dict[str, Any]:
+    return {"type": "file", "file": {"filename": "a.txt", "file_data": f"data:text/plain;base64,{data}"}}
 
 
 def test_request_is_read_when_it_is_as_openai_clients_send_it() -> None:
@@ -99,9 +112,38 @@ def test_field_is_refused_by_name_when_it_is_not_supported(field: str) -> None:
 
 
 def test_refusal_points_at_the_part_when_it_is_an_image() -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    error = refused(body(messages=[{"role": "user", "content": [{"type": "text", "text": "See"}, image]}]))
+    error = refused(asking(image_of("file:///etc/passwd")))
     assert (error.param or "").startswith("messages.0.content.1")
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a.png", "data:image/png;base64,iVBORw0KGgo="])
+def test_image_comes_along_when_its_url_is_one_that_models_read(url: str) -> None:
+    [message] = read_chat_request(asking(image_of(url))).conversation()
+    assert message == UserMessage(text="See", images=(url,))
+
+
+def test_document_comes_along_as_text_when_it_is_base64() -> None:
+    [message] = read_chat_request(asking(file_of("YmzDvA=="))).conversation()
+    assert message == UserMessage(text="See", files=(AttachedFile(name="a.txt", text="blü"),))
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image_url"}, {"type": "sound"}, {"type": "file", "file": {"file_data": ""}}]
+)
+def test_refusal_points_at_the_part_when_it_is_not_well_formed(part: dict[str, Any]) -> None:
+    assert (refused(asking(part)).param or "").startswith("messages.0.content.1")
+
+
+def test_request_is_refused_when_a_document_is_not_the_base64_that_it_says() -> None:
+    request = read_chat_request(asking(file_of("!!!!")))
+    with pytest.raises(RequestError) as refusal:
+        request.conversation()
+    assert refusal.value.param == "messages"
+
+
+def test_request_is_refused_when_a_message_brings_more_than_twenty_files() -> None:
+    assert len(read_chat_request(asking(*[file_of("YQ==")] * 20)).messages[0].parts) == 21
+    assert "20" in refused(asking(*[file_of("YQ==")] * 21)).message
 
 
 def test_session_is_refused_when_both_of_its_names_are_given() -> None:

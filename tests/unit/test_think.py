@@ -1,18 +1,23 @@
 """The Think state around a turn: what it stores and returns when the model fails, over a record in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from stepagent import think as subject
 from stepagent.agents import Limits
+from stepagent.clock import now
 from stepagent.errors import ConfigurationError, ModelBusy, ModelKeyRefused
-from stepagent.llm.reply import Listener, Reply
+from stepagent.llm.ask import Memory, Wishes
+from stepagent.llm.registry import ModelSpec
+from stepagent.llm.reply import Listener, ModelRequest, Reply
 from stepagent.messages import UserMessage
 from stepagent.runs import Decision, Outcome, Run, RunId, RunStatus, StopReason, TurnRecord
 from stepagent.store.runs import Claim
 from stepagent.think import think
+from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_run, said
 
 
@@ -25,6 +30,8 @@ class Record:
         self.stored: list[TurnRecord] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.ended: list[Outcome] = []
+        self.wishes: list[Wishes] = []
+        self.spent: list[Usage] = []
         self.asked = 0
 
     def __enter__(self) -> "Record":
@@ -48,8 +55,11 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
     def make(*replies: Reply | Exception, run: Run | None = None, **claim: Any) -> Record:
         record, waiting = Record(run or a_run(), **claim), list(replies)
 
-        def ask(model: object, fields: dict[str, Any], listener: Listener) -> Reply:
+        def ask(
+            models: Sequence[ModelSpec], request: ModelRequest, wishes: Wishes, memory: Memory, listener: Listener
+        ) -> Reply:
             record.asked += 1
+            record.wishes.append(wishes)
             reply = waiting.pop(0)
             if isinstance(reply, Exception):
                 raise reply
@@ -66,7 +76,8 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
         monkeypatch.setattr(
             subject, "announce_end_of", lambda run: record.ended.append(Outcome(run.status, run.stop_reason))
         )
-        monkeypatch.setattr(subject, "find_model", lambda name, path: None)
+        monkeypatch.setattr(subject, "_models", lambda run: [])
+        monkeypatch.setattr(subject, "count_usage", lambda run, usage: record.spent.append(usage))
         monkeypatch.setattr(subject, "Journal", journal)
         monkeypatch.setattr(subject, "ask", ask)
         return record
@@ -93,9 +104,9 @@ def test_tokens_of_both_replies_count_when_both_were_empty(lay: Lay) -> None:
         (0, 1, 1),
         (None, 1, 1),
         (None, 2, 2),
-        (None, 3, 4),
-        (10_000, 1, 60),
-        (float("inf"), 1, 60),
+        (10_000, 1, 300),
+        (float("inf"), 1, 300),
+        (5, 9, 5),
         (0.2, 1, 1),
     ],
 )
@@ -107,8 +118,28 @@ def test_loop_waits_within_bounds_when_the_model_is_busy(
     assert (decision.next, decision.wait_s, record.stored) == ("wait", waits, [])
 
 
-def test_run_fails_with_the_reason_when_the_model_is_busy_for_the_last_time(lay: Lay) -> None:
-    record = lay(ModelBusy("busy"), attempt=4)
+def test_wait_ends_with_the_runs_time_when_the_provider_asks_for_more(lay: Lay) -> None:
+    record = lay(ModelBusy("busy", 200), attempt=1)
+    record.run = _started(record.run, ago_s=10, max_wall_s=40)
+    assert 25 <= think(RUN_ID, 1).wait_s <= 30
+
+
+def test_run_fails_when_its_time_is_over_and_the_provider_is_busy(lay: Lay) -> None:
+    record = lay(ModelBusy("busy", 200), attempt=1)
+    record.run = _started(record.run, ago_s=60, max_wall_s=40)
+    assert think(RUN_ID, 1).next == "fail"
+
+
+def _started(run: Run, ago_s: int, max_wall_s: int) -> Run:
+    agent = run.agent.model_copy(update={"limits": Limits(max_wall_s=max_wall_s)})
+    return run.model_copy(update={"agent": agent, "created_at": now() - timedelta(seconds=ago_s)})
+
+
+@pytest.mark.parametrize(("wait_s", "attempt"), [(None, 3), (0, 3), (5, 10)])
+def test_run_fails_with_the_reason_when_the_model_is_busy_for_the_last_time(
+    lay: Lay, wait_s: float | None, attempt: int
+) -> None:
+    record = lay(ModelBusy("busy", wait_s), attempt=attempt)
     decision = think(RUN_ID, 1)
     assert (decision.next, decision.reason) == ("fail", "model_busy")
     assert record.stored[0].failure
@@ -142,3 +173,25 @@ def test_run_completes_when_the_turns_are_used_up(lay: Lay) -> None:
     record = lay(said(""), run=a_run(limits=Limits(max_turns=1)))
     assert think(RUN_ID, 2).reason == "max_turns"
     assert record.ended[0].answer
+
+
+def test_tokens_count_when_the_loop_waits_after_a_reply_broke_off(lay: Lay) -> None:
+    busy = ModelBusy("broken off")
+    busy.usage = Usage(input_tokens=7)
+    record = lay(busy)
+    assert think(RUN_ID, 1).next == "wait"
+    assert [usage.input_tokens for usage in record.spent] == [7]
+
+
+def test_model_is_asked_as_the_agent_wishes_when_it_says_how(lay: Lay) -> None:
+    run = a_run(limits=Limits(max_output_tokens=99))
+    wishful = run.agent.model_copy(update={"mode": "prompt_call", "protocol": "Begin.", "temperature": 0})
+    record = lay(said("ok"), run=run.model_copy(update={"agent": wishful}))
+    think(RUN_ID, 1)
+    assert record.wishes == [Wishes("prompt_call", "Begin.", {"max_tokens": 99, "temperature": 0})]
+
+
+def test_model_is_asked_with_its_own_defaults_when_the_agent_wishes_nothing(lay: Lay) -> None:
+    record = lay(said("ok"))
+    think(RUN_ID, 1)
+    assert record.wishes == [Wishes()]

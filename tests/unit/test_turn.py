@@ -1,15 +1,15 @@
 """One turn, with a model that answers from a list."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pytest
 
 from stepagent.agents import Limits, ToolSpec
-from stepagent.errors import ModelReplyUnusable
-from stepagent.llm.reply import Reply
-from stepagent.llm.tool_choice import render
-from stepagent.messages import Message, UserMessage
+from stepagent.errors import ModelBusy, ModelFiltered, ModelReplyUnusable
+from stepagent.llm.registry import ModelSpec
+from stepagent.llm.reply import Correction, ModelRequest, Reply
+from stepagent.llm.tool_choice import ToolChoice
+from stepagent.messages import AttachedFile, UserMessage
 from stepagent.runs import Call, CallKey, CallStatus, RunStatus, StopReason, TurnRecord
 from stepagent.turn import MAX_RECORDED_CALLS, run_turn
 from tests.builders import a_call, a_done_call, a_run, a_tool, call_id, said
@@ -18,22 +18,19 @@ QUESTION = UserMessage(text="What is new?")
 SEARCH = ("search", '{"q": "news"}')
 
 
-class Asked(NamedTuple):
-    system: str
-    messages: Sequence[Message]
-    tools: Sequence[ToolSpec]
-
-
 class ListedModel:
-    """Gives its replies one after the other and keeps what it was asked. Stands for `Ask`."""
+    """Gives or raises its replies one after the other and keeps what it was asked. Stands for `Ask`."""
 
-    def __init__(self, *replies: Reply) -> None:
-        self.asked: list[Asked] = []
+    def __init__(self, *replies: Reply | Exception) -> None:
+        self.asked: list[ModelRequest] = []
         self._replies = list(replies)
 
-    def __call__(self, system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-        self.asked.append(Asked(system, messages, tools))
-        return self._replies.pop(0)
+    def __call__(self, request: ModelRequest) -> Reply:
+        self.asked.append(request)
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
 
 def first_turn(*replies: Reply, limits: Limits | None = None, tools: Sequence[ToolSpec] = ()) -> TurnRecord:
@@ -76,7 +73,7 @@ def test_unknown_tool_gets_the_list_of_tools_when_it_is_called() -> None:
     record = first_turn(said("", ("serach", "{}")))
     assert record.decision.calls == ()
     assert record.calls[0].status is CallStatus.DONE
-    assert results_of(record) == ["There is no tool 'serach'. The tools are: search."]
+    assert results_of(record) == ["There is no tool 'serach'. The tools are: search. Perhaps you mean search."]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +92,66 @@ def test_good_call_runs_when_its_neighbour_has_bad_arguments() -> None:
     assert [reference.call_id for reference in record.decision.calls] == [call_id(1)]
 
 
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_no_call_runs_when_the_reply_was_cut(reason: str) -> None:
-    record = first_turn(said("", SEARCH, finish_reason=reason))
+def test_no_call_runs_when_the_reply_was_cut() -> None:
+    record = first_turn(said("", SEARCH, finish_reason="length"))
     assert record.decision.calls == ()
     assert results_of(record) == [
-        f"Not run: your reply was cut off ({reason}), so this call may be incomplete.",
+        "Not run: your reply was cut off at its length limit, so this call may be incomplete."
     ]
+
+
+@pytest.mark.parametrize("reply", [said("", SEARCH), said("Half of"), said("")])
+def test_no_call_runs_and_nothing_is_an_answer_when_the_filter_stopped_the_reply(reply: Reply) -> None:
+    with pytest.raises(ModelFiltered) as error:
+        first_turn(reply._replace(finish_reason="content_filter"))
+    assert error.value.usage.input_tokens == 10
+
+
+def test_answer_is_kept_with_its_own_reason_when_it_was_cut() -> None:
+    record = first_turn(said("As I was say", finish_reason="length"))
+    assert record.outcome
+    assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.OUTPUT_LIMIT, "As I was say")
+
+
+def test_refusal_is_the_answer_when_the_model_refuses() -> None:
+    record = first_turn(said("", refusal="I cannot help."))
+    assert record.outcome
+    assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.REFUSED, "I cannot help.")
+    assert record.unsaid == "I cannot help."
+
+
+CORRECTION = Correction("1: {", "Reply again.")
+
+
+@pytest.mark.parametrize("broken", [1, 2])
+def test_model_is_told_the_rule_when_it_broke_the_protocol(broken: int) -> None:
+    model = ListedModel(*[said("", correction=CORRECTION)] * broken, said("Fine."))
+    record = run_turn(a_run(), 1, [QUESTION], model)
+    assert [request.correction for request in model.asked] == [None, *[CORRECTION] * broken]
+    assert record.outcome
+    assert (record.outcome.answer, record.usage.input_tokens) == ("Fine.", 10 * (broken + 1))
+
+
+def test_run_ends_unusable_when_the_protocol_is_broken_three_times() -> None:
+    model = ListedModel(*[said("", correction=CORRECTION)] * 4)
+    with pytest.raises(ModelReplyUnusable, match="three times") as error:
+        run_turn(a_run(), 1, [QUESTION], model)
+    assert (len(model.asked), error.value.usage.input_tokens) == (3, 30)
+
+
+def test_tokens_of_the_first_reply_count_when_the_second_request_fails() -> None:
+    with pytest.raises(ModelBusy) as error:
+        run_turn(a_run(), 1, [QUESTION], ListedModel(said(""), ModelBusy("busy")))
+    assert error.value.usage.input_tokens == 10
+
+
+@pytest.mark.parametrize(("reads_files", "quoted"), [(False, True), (True, False)])
+def test_documents_are_quoted_when_the_agent_cannot_read_them(reads_files: bool, quoted: bool) -> None:
+    model, run = ListedModel(said("ok")), a_run()
+    attached = UserMessage(text="See.", files=(AttachedFile(name="a.txt", text="The colour is blue."),))
+    reader = run.agent.model_copy(update={"reads_files": reads_files})
+    run_turn(run.model_copy(update={"agent": reader}), 1, [attached], model)
+    assert ("The colour is blue." in model.asked[0].system, model.asked[0].file_header) == (quoted, reads_files)
 
 
 def test_calls_above_the_limit_get_a_result_that_says_so_when_a_reply_makes_too_many() -> None:
@@ -140,7 +190,8 @@ def test_closing_call_offers_no_tools_when_the_turns_are_used_up() -> None:
     model = ListedModel(said("As far as I know: no."))
     record = run_turn(a_run(limits=Limits(max_turns=2)), 3, [QUESTION], model)
     assert model.asked[0].tools == ()
-    assert isinstance(model.asked[0].messages[-1], UserMessage)
+    assert model.asked[0].closing
+    assert model.asked[0].messages == [QUESTION]
     assert record.outcome
     assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.MAX_TURNS, "As far as I know: no.")
 
@@ -225,7 +276,8 @@ def test_name_is_trimmed_when_the_model_pads_it() -> None:
 def test_replayed_name_is_one_that_providers_take_when_the_model_made_it_up(name: str) -> None:
     record = first_turn(said("", (name, "{}")))
     assert record.reply
-    [message] = render("", [record.reply], ())["messages"]
+    mode = ToolChoice(ModelSpec(name="m", provider_model="m", base_url="http://127.0.0.1/v1"))
+    [message] = mode.render(ModelRequest("", [record.reply], ()), {})["messages"]
     name_sent = message["tool_calls"][0]["function"]["name"]
     assert name_sent.isascii()
     assert name_sent.replace("-", "_").isidentifier()

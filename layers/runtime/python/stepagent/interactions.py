@@ -70,6 +70,8 @@ def answer(interaction_id: str, principal: Principal, text: str) -> Question:
         raise NotFound(f"There is no interaction {interaction_id[:_MAX_ID_CHARS]!r}.")
     if not text.strip() or len(text) > _MAX_ANSWER_CHARS:
         raise InvalidAnswer(f"An answer has between 1 and {_MAX_ANSWER_CHARS} characters.", param="answer")
+    if found.question.answer is None and found.question.expires_at <= now():
+        raise Expired(f"Interaction {interaction_id} has expired.")
     stored = claim_answer(found.question.interaction_id, text)
     if stored.closed:
         raise Expired(f"Interaction {interaction_id} has expired.")

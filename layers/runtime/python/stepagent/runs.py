@@ -11,6 +11,7 @@ from pydantic import Field
 from stepagent.agents import AgentSpec, ToolSpec
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
+from stepagent.usage import Usage
 
 RunId = NewType("RunId", str)
 SessionKey = NewType("SessionKey", str)
@@ -84,26 +85,9 @@ class StopReason(StrEnum):
     ANSWERED = "answered"
     STOP_TOOL = "stop_tool"
     MAX_TURNS = "max_turns"
+    OUTPUT_LIMIT = "output_limit"
+    REFUSED = "refused"
     FAILED = "failed"
-
-
-class Usage(Frozen):
-    """Tokens as the provider counted them; zero where it did not say, which `complete` tells."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    complete: bool = True
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            complete=self.complete and other.complete,
-        )
 
 
 class Failure(Frozen):
@@ -147,9 +131,10 @@ class CallStatus(StrEnum):
 
 
 class CallResult(Frozen):
-    """The one result of a call. `text` is what the model reads."""
+    """The one result of a call. `text` is what the model reads, `images` what it may look at (URLs)."""
 
     text: str
+    images: tuple[str, ...] = ()
     is_error: bool = False
     finished_at: datetime
 

@@ -1,25 +1,26 @@
 """The Think state: loads a run, has one turn decided, stores what it came to, and tells who follows the run."""
 
+import math
 import uuid
-from collections.abc import Sequence
 
-from stepagent.agents import ToolSpec
+from stepagent.clock import now
 from stepagent.ending import announce_end, announce_end_of
 from stepagent.errors import ConfigurationError, ModelBusy, ModelError
 from stepagent.journal import Journal, shown
-from stepagent.llm import tool_choice
-from stepagent.llm.providers import ask
-from stepagent.llm.registry import find_model
-from stepagent.llm.reply import Reply
-from stepagent.messages import Message
+from stepagent.llm.ask import Memory, Wishes, ask
+from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
+from stepagent.llm.reply import ModelRequest, Reply
 from stepagent.observe import logger
-from stepagent.runs import ENDED, Decision, Failure, Run, RunStatus, StopReason, TurnRecord, Usage
+from stepagent.runs import ENDED, Decision, Failure, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
-from stepagent.store.runs import Claim, claim_turn, load_history, require_run, store_turn
+from stepagent.store.modes import refuse_mode, refused_modes
+from stepagent.store.runs import Claim, claim_turn, count_usage, load_history, require_run, store_turn
 from stepagent.turn import Ask, run_turn
+from stepagent.usage import Usage
 
-_MAX_ATTEMPTS = 4
-_MAX_WAIT_S = 60
+_MAX_ATTEMPTS = 3
+_MAX_REQUESTED_WAITS = 10  # a provider that says how long to wait is believed more often
+_MAX_WAIT_S = 300
 
 
 def think(run_id: str, turn: int) -> Decision:
@@ -38,17 +39,16 @@ def think(run_id: str, turn: int) -> Decision:
 
 
 def _decide(run: Run, turn: int, claim: Claim) -> Decision:
-    spent: list[Usage] = []
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
         try:
-            record = run_turn(run, turn, load_history(run.key.session), _asker(run, journal, spent))
+            record = run_turn(run, turn, load_history(run.key.session), _asker(run, journal))
         except ModelBusy as busy:
-            if claim.attempt < _MAX_ATTEMPTS:
+            if claim.attempt < (_MAX_REQUESTED_WAITS if busy.wait_s else _MAX_ATTEMPTS) and _time_left_s(run) > 0:
                 return _wait(run, turn, claim.attempt, busy)
-            record = _failed(run, turn, busy, spent)
+            record = _failed(run, turn, busy)
         except (ModelError, ConfigurationError) as error:
-            record = _failed(run, turn, error, spent)
+            record = _failed(run, turn, error)
         store_turn(run, claim.claim_id, record)
         _tell(journal, turn, record)
         if record.outcome:
@@ -56,33 +56,49 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     return record.decision
 
 
-def _asker(run: Run, journal: Journal, spent: list[Usage]) -> Ask:
-    """Asks the run's model, and notes what each reply cost, so that it counts also where the turn fails."""
-
-    def asked(system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-        model = find_model(run.agent.model, settings().catalog_dir / "models.yaml")
-        fields = tool_choice.render(system, messages, tools)
-        if run.agent.limits.max_output_tokens:
-            fields[model.max_output_field] = run.agent.limits.max_output_tokens
-        if run.agent.temperature is not None:
-            fields["temperature"] = run.agent.temperature
-        reply = ask(model, fields, journal)
-        spent.append(reply.usage)
-        return reply
+def _asker(run: Run, journal: Journal) -> Ask:
+    def asked(request: ModelRequest) -> Reply:
+        return ask(_models(run), request, _wishes(run), _MEMORY, journal)
 
     return asked
 
 
+def _models(run: Run) -> list[ModelSpec]:
+    """The agent's model and those to ask in its place."""
+    path = settings().catalog_dir / MODELS_FILE
+    model = find_model(run.agent.model, path)
+    return [model, *(find_model(name, path) for name in model.fallbacks)]
+
+
+def _wishes(run: Run) -> Wishes:
+    agent = run.agent
+    fields = {"max_tokens": agent.limits.max_output_tokens, "temperature": agent.temperature}
+    return Wishes(agent.mode, agent.protocol, {name: value for name, value in fields.items() if value is not None})
+
+
+_MEMORY = Memory(
+    refused=lambda model: refused_modes(f"{model.base_url}#{model.provider_model}"),
+    refuse=lambda model, mode: refuse_mode(f"{model.base_url}#{model.provider_model}", mode),
+)
+
+
 def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy) -> Decision:
     logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": busy.message})
-    wait_s = max(1, round(min(_MAX_WAIT_S, busy.wait_s or 2 ** (attempt - 1))))
+    count_usage(run, busy.usage)
+    wait_s = max(1, round(min(_MAX_WAIT_S, _time_left_s(run), busy.wait_s or 2 ** (attempt - 1))))
     return Decision(run_id=run.run_id, turn=turn, next="wait", reason=busy.code, wait_s=wait_s)
 
 
-def _failed(run: Run, turn: int, error: ModelError | ConfigurationError, spent: Sequence[Usage]) -> TurnRecord:
+def _time_left_s(run: Run) -> float:
+    """Seconds for which the run may still wait for its provider."""
+    longest = run.agent.limits.max_wall_s
+    return math.inf if longest is None else longest - (now() - run.created_at).total_seconds()
+
+
+def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> TurnRecord:
     decision = Decision(run_id=run.run_id, turn=turn, next="fail", reason=error.code)
-    failure = Failure(code=error.code, message=error.message)
-    return TurnRecord(decision, None, (), sum(spent, Usage()), failure=failure)
+    usage = error.usage if isinstance(error, ModelError) else Usage()
+    return TurnRecord(decision, None, (), usage, failure=Failure(code=error.code, message=error.message))
 
 
 def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:

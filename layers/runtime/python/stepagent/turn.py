@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 
 from stepagent.agents import ToolSpec
 from stepagent.clock import now
-from stepagent.errors import ModelReplyUnusable, ToolError
+from stepagent.errors import ModelError, ModelFiltered, ModelReplyUnusable, ToolError
 from stepagent.history import to_messages
-from stepagent.llm.arguments import parse_arguments
-from stepagent.llm.reply import Reply, RequestedCall
-from stepagent.messages import AssistantMessage, Message, ToolCall, UserMessage
+from stepagent.llm.arguments import parse_arguments, replay_text
+from stepagent.llm.content import quoted_files
+from stepagent.llm.names import resolve
+from stepagent.llm.reply import ModelRequest, Reply, RequestedCall
+from stepagent.messages import AssistantMessage, Message, ToolCall
 from stepagent.runs import (
     Call,
     CallKey,
@@ -21,15 +23,15 @@ from stepagent.runs import (
     RunStatus,
     StopReason,
     TurnRecord,
-    Usage,
 )
+from stepagent.usage import Usage
 
-Ask = Callable[[str, Sequence[Message], Sequence[ToolSpec]], Reply]
+Ask = Callable[[ModelRequest], Reply]
 
 MAX_RECORDED_CALLS = 50  # a reply with more is a runaway; its turn must still fit one transaction
 _NAME_CHARS = 200  # a made-up name is echoed, not stored without bound
 _TOOL_GRACE_S = 5  # a function ends at its own limit, which is the tool's, and says so more precisely than the state
-_CUT = frozenset({"length", "content_filter"})
+_MAX_CORRECTIONS = 2
 _CLOSING = "You have used all the steps that you may take. Answer now, from what you know; no more tools can be called."
 _NO_CLOSING_ANSWER = "I stopped after {turns} steps, which is the limit, without reaching an answer."
 
@@ -41,49 +43,79 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
         run: the run as it stands.
         turn: counts from 1; above the agent's `max_turns` the closing call is made, which offers no tools.
         entries: the session's messages and calls in order.
-        ask: system text, messages and tools to a reply.
+        ask: the model.
 
     Raises:
-        ModelError: the model gave no usable reply.
+        ModelError: the model gave no usable reply; its usage is that of all that was asked.
     """
     if stopped := _stop_tool_answer(run, turn, entries):
         return _done(run, turn, StopReason.STOP_TOOL, AssistantMessage(text=stopped), Usage(), unsaid=stopped)
-    messages, system = to_messages(entries), _system(run)
+    messages = to_messages(entries)
+    agent = run.agent
+    request = ModelRequest(
+        _system(run, messages), messages, run.tools, vision=agent.vision, file_header=agent.reads_files
+    )
     if turn > run.agent.limits.max_turns:
-        reply = ask(system, [*messages, UserMessage(text=_CLOSING)], ())
-        return _close(run, turn, reply)
-    reply = _ask_until_said(ask, system, messages, run.tools)
-    if not reply.calls:
-        message = AssistantMessage(text=reply.text, reasoning=reply.reasoning)
-        return _done(run, turn, StopReason.ANSWERED, message, reply.usage)
-    return _act(run, turn, reply)
+        return _close(run, turn, ask(request._replace(closing=_CLOSING, tools=())))
+    reply = _ask_until_usable(ask, request)
+    return _act(run, turn, reply) if reply.calls else _answer(run, turn, reply)
 
 
-def _ask_until_said(ask: Ask, system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-    """A reply that says something. Nothing at all is asked for once more; both count."""
-    reply = ask(system, messages, tools)
-    if not reply.is_empty:
-        return reply
-    again = ask(system, messages, tools)
-    if again.is_empty:
-        finish = again.finish_reason or "none"
-        raise ModelReplyUnusable(f"The model's reply was empty, twice (finish reason: {finish}).")
-    return again._replace(usage=reply.usage + again.usage)
+def _ask_until_usable(ask: Ask, request: ModelRequest) -> Reply:
+    """A reply that says something and keeps to the protocol.
+
+    Nothing at all is asked for once more, a broken protocol is corrected twice; all of it counts.
+    """
+    spent, empty, corrections = Usage(), 0, 0
+    while True:
+        try:
+            reply = ask(request)
+        except ModelError as error:
+            error.usage = spent + error.usage
+            raise
+        spent += reply.usage
+        _check_filter(reply, spent)
+        if reply.correction and not reply.calls:
+            corrections += 1
+            request = request._replace(correction=reply.correction)
+        elif reply.is_empty:
+            empty += 1
+        else:
+            return reply._replace(usage=spent)
+        if corrections > _MAX_CORRECTIONS:
+            raise ModelReplyUnusable("The model did not keep to the form of a tool call, three times.", usage=spent)
+        if empty > 1:
+            finish = reply.finish_reason or "none"
+            raise ModelReplyUnusable(f"The model's reply was empty, twice (finish reason: {finish}).", usage=spent)
 
 
-def _system(run: Run) -> str:
-    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip()) if part)
+def _check_filter(reply: Reply, spent: Usage) -> None:
+    if reply.finish_reason == "content_filter":
+        raise ModelFiltered("The content filter of the model's provider stopped the reply.", usage=spent)
+
+
+def _system(run: Run, messages: Sequence[Message]) -> str:
+    """The agent's instructions, what the caller added, and the documents that the agent cannot read itself."""
+    documents = "" if run.agent.reads_files else quoted_files(messages)
+    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip(), documents) if part)
 
 
 def _stop_tool_answer(run: Run, turn: int, entries: Sequence[Message | Call]) -> str:
-    """The result of the first stop tool of the turn before, or nothing."""
-    last_turn = [
-        entry
-        for entry in entries
-        if isinstance(entry, Call) and (entry.key.ordinal, entry.key.turn) == (run.key.ordinal, turn - 1)
-    ]
-    results = [call.result for call in last_turn if call.returns_directly and call.result]
-    return next((result.text for result in results if not result.is_error), "")
+    """The results of the stop tools of the turn before, in call order, or nothing."""
+    last_turn = (run.key.ordinal, turn - 1)
+    calls = [entry for entry in entries if isinstance(entry, Call) and entry.key[:2] == last_turn]
+    results = [call.result for call in calls if call.returns_directly and call.result]
+    return "\n\n".join(result.text for result in results if not result.is_error)
+
+
+def _answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
+    """No calls: the text is the answer, or a refusal stands in its place."""
+    if not reply.text.strip() and reply.refusal:
+        message = AssistantMessage(text=reply.refusal, reasoning=reply.reasoning)
+        return _done(run, turn, StopReason.REFUSED, message, reply.usage, unsaid=reply.refusal)
+    reason = StopReason.OUTPUT_LIMIT if reply.finish_reason == "length" else StopReason.ANSWERED
+    message = AssistantMessage(text=reply.text, reasoning=reply.reasoning, vendor=reply.vendor)
+    return _done(run, turn, reason, message, reply.usage)
 
 
 def _close(run: Run, turn: int, reply: Reply) -> TurnRecord:
@@ -107,6 +139,7 @@ def _act(run: Run, turn: int, reply: Reply) -> TurnRecord:
     message = AssistantMessage(
         text=reply.text,
         reasoning=reply.reasoning,
+        vendor=reply.vendor,
         calls=tuple(_tool_call(call, wanted) for call, wanted in zip(calls, requested, strict=True)),
     )
     decision = Decision(
@@ -129,7 +162,7 @@ def _call(run: Run, turn: int, index: int, finish_reason: str, wanted: Requested
         result = CallResult(text=error.message, is_error=True, finished_at=now())
         return Call(call_id=call_id, name=name, arguments={}, status=CallStatus.DONE, result=result)
     terms = tool.model_dump(include={"timeout_s", "idempotent", "returns_directly", "result_limit_bytes"})
-    return Call(call_id=call_id, name=name, arguments=arguments, **terms)
+    return Call(call_id=call_id, name=tool.name, arguments=arguments, **terms)
 
 
 def _runnable(run: Run, index: int, finish_reason: str, name: str) -> ToolSpec:
@@ -138,21 +171,20 @@ def _runnable(run: Run, index: int, finish_reason: str, name: str) -> ToolSpec:
     Raises:
         ToolError: it may not, and why.
     """
-    if finish_reason in _CUT:
-        raise ToolError(f"Not run: your reply was cut off ({finish_reason}), so this call may be incomplete.")
+    if finish_reason == "length":
+        raise ToolError("Not run: your reply was cut off at its length limit, so this call may be incomplete.")
     if index >= run.agent.limits.max_calls_per_turn:
         raise ToolError(f"Not run: one reply may make at most {run.agent.limits.max_calls_per_turn} calls.")
-    tool = run.tool(name)
-    if tool is None:
-        names = ", ".join(tool.name for tool in run.tools) or "none"
-        raise ToolError(f"There is no tool {name!r}. The tools are: {names}.")
-    return tool
+    known = resolve(name, [tool.name for tool in run.tools])
+    return next(tool for tool in run.tools if tool.name == known)
 
 
 def _tool_call(call: Call, wanted: RequestedCall) -> ToolCall:
-    usable = call.status is CallStatus.PENDING and wanted.arguments.strip()
-    arguments = wanted.arguments if usable else "{}"
-    return ToolCall(call_id=call.call_id, name=call.name, arguments=arguments, provider_id=wanted.provider_id)
+    arguments = replay_text(wanted.arguments, call.arguments)
+    extra = dict(wanted.extra)
+    return ToolCall(
+        call_id=call.call_id, name=call.name, arguments=arguments, provider_id=wanted.provider_id, extra=extra
+    )
 
 
 def _reference(run: Run, call: Call) -> CallRef:

@@ -99,7 +99,7 @@ def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[byt
     if run.status not in _ANSWERED:
         yield shapes.sse(_broken(run), "error" if request.detail else "")
         return
-    yield shapes.sse(shapes.chunk(run, {}, "stop", stepagent=_standing(run, progress)), answer)
+    yield shapes.sse(shapes.chunk(run, {}, shapes.finish_reason(run), stepagent=_standing(run, progress)), answer)
     if request.stream_options and request.stream_options.include_usage:
         counted = {**shapes.envelope(run, "chat.completion.chunk"), "choices": [], "usage": shapes.usage(run.usage)}
         yield shapes.sse(counted, answer)

@@ -1,14 +1,16 @@
 """What clients send, checked; refusals name the field."""
 
+from base64 import b64decode
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import from_json
 
 from stepagent.errors import BodyTooLarge, InvalidRequest
-from stepagent.messages import AssistantMessage, Message, UserMessage
+from stepagent.messages import AssistantMessage, AttachedFile, Message, UserMessage
 
 MAX_BODY_BYTES = 256 * 1024
+MAX_FILES = 20
 
 
 class _Body(BaseModel):
@@ -37,8 +39,36 @@ class TextPart(_Body):
 
 _FORMS = ("a text", "a list of parts")  # of content; pydantic puts them into the place of an error
 
+
+class ImageUrl(_Body):
+    url: str = Field(pattern=r"^(https://|data:image/)")
+    detail: Literal["auto", "low", "high"] = "auto"
+
+
+class ImagePart(_Body):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class FileContent(_Body):
+    """A text document as a data URL in base64."""
+
+    filename: str = Field(min_length=1, max_length=255)
+    file_data: str = Field(pattern=r"^data:(text/[a-z.+-]+|application/(json|xml|yaml))(;charset=utf-8)?;base64,")
+
+    @property
+    def text(self) -> str:
+        return b64decode(self.file_data.partition(",")[2], validate=True).decode("utf-8", "replace")
+
+
+class FilePart(_Body):
+    type: Literal["file"]
+    file: FileContent
+
+
+Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
 Content = Annotated[
-    Annotated[str, Tag(_FORMS[0])] | Annotated[list[TextPart], Tag(_FORMS[1])],
+    Annotated[str, Tag(_FORMS[0])] | Annotated[list[Part], Tag(_FORMS[1])],
     Discriminator(lambda content: _FORMS[isinstance(content, list)]),
 ]
 
@@ -53,7 +83,28 @@ class ChatMessage(_Body):
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def parts(self) -> list[Part]:
+        return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
+    def as_user(self) -> UserMessage:
+        """What a person said, with what came along.
+
+        Raises:
+            InvalidRequest: a file is not the base64 that it says it is.
+        """
+        try:
+            files = [
+                AttachedFile(name=part.file.filename, text=part.file.text)
+                for part in self.parts
+                if isinstance(part, FilePart)
+            ]
+        except ValueError as error:
+            raise InvalidRequest("A file's data is not base64.", "messages") from error
+        images = tuple(part.image_url.url for part in self.parts if isinstance(part, ImagePart))
+        return UserMessage(text=self.text, images=images, files=tuple(files))
 
 
 class StreamOptions(_Body):
@@ -92,8 +143,7 @@ class ChatRequest(_Body):
             replies = [index for index, message in enumerate(said) if message.role == "assistant"]
             said = said[replies[-1] + 1 if replies else 0 :]
         return [
-            UserMessage(text=message.text) if message.role == "user" else AssistantMessage(text=message.text)
-            for message in said
+            message.as_user() if message.role == "user" else AssistantMessage(text=message.text) for message in said
         ]
 
 
@@ -113,6 +163,8 @@ def read_chat_request(body: bytes) -> ChatRequest:
     request = _read(body, ChatRequest)
     if request.messages[-1].role != "user" or not request.messages[-1].text.strip():
         raise InvalidRequest("The last message must come from the user and must not be blank.", "messages")
+    if any(sum(not isinstance(part, TextPart) for part in message.parts) > MAX_FILES for message in request.messages):
+        raise InvalidRequest(f"A message may bring at most {MAX_FILES} files and images.", "messages")
     return request
 
 

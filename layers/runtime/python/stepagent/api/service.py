@@ -14,6 +14,7 @@ from stepagent.ending import finalize
 from stepagent.errors import Conflict, NotFound, RecordConflict
 from stepagent.executions import execution_status, start_execution
 from stepagent.interactions import answer
+from stepagent.llm.registry import MODELS_FILE, ModelSpec, load_models
 from stepagent.runs import ENDED, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
 from stepagent.store.journal import last_event
@@ -31,6 +32,10 @@ class Following(NamedTuple):
 
 def catalog() -> Catalog:
     return load_catalog(settings().catalog_dir)
+
+
+def models() -> dict[str, ModelSpec]:
+    return load_models(settings().catalog_dir / MODELS_FILE)
 
 
 def say(request: ChatRequest, principal: Principal) -> Following:

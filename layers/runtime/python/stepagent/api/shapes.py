@@ -6,7 +6,9 @@ from typing import Any
 
 from stepagent.agents import AgentSpec
 from stepagent.errors import RequestError, StepAgentError
-from stepagent.runs import Failure, Run, Usage
+from stepagent.llm.registry import ModelSpec, modes_of
+from stepagent.runs import Failure, Run, StopReason
+from stepagent.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -33,8 +35,13 @@ def completion(run: Run, text: str, reasoning: str, **more: Any) -> dict[str, An
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(run)}
     return {**envelope(run, "chat.completion"), "choices": [choice], "usage": usage(run.usage), **more}
+
+
+def finish_reason(run: Run) -> str:
+    """OpenAI's word for how a run ended, or paused."""
+    return "length" if run.stop_reason is StopReason.OUTPUT_LIMIT else "stop"
 
 
 def usage(counted: Usage) -> dict[str, Any]:
@@ -58,13 +65,29 @@ def extension(run: Run) -> dict[str, Any]:
     }
 
 
-def models(agents: Mapping[str, AgentSpec]) -> dict[str, Any]:
-    """The list of models, which are agents here."""
-    rows = [
-        {"id": agent.name, "object": "model", "created": 0, "owned_by": "stepagent", "description": agent.description}
-        for agent in agents.values()
-    ]
-    return {"object": "list", "data": rows}
+def models(agents: Mapping[str, AgentSpec], rows: Mapping[str, ModelSpec]) -> dict[str, Any]:
+    """The list of models, which are agents here, each with what the model behind it can."""
+    return {"object": "list", "data": [_model(agent, rows.get(agent.model)) for agent in agents.values()]}
+
+
+def _model(agent: AgentSpec, model: ModelSpec | None) -> dict[str, Any]:
+    shown = {
+        "id": agent.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "stepagent",
+        "description": agent.description,
+    }
+    if model is None:
+        return shown
+    capabilities = {
+        "modes": [agent.mode] if agent.mode else modes_of(model),
+        "vision": model.vision and agent.vision,
+        "reasoning": model.reasoning,
+        "context_tokens": model.context_tokens,
+        "tools": list(agent.tools),
+    }
+    return {**shown, "capabilities": capabilities}
 
 
 def run_view(run: Run) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stepagent.runs import (
 from stepagent.store import journal
 from stepagent.store.items import message_key, pack, run_key, session_key, session_pk, turn_key, unpack
 from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+from stepagent.usage import Usage
 
 _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
@@ -136,6 +137,15 @@ def store_turn(run: Run, claim_id: str, record: TurnRecord) -> None:
     counted = change(run_key(key), *_progress(turn, record))
     freed = [_free_session(key)] if record.outcome else []
     transact([decided, *replied, *called, counted, *freed])
+
+
+def count_usage(run: Run, usage: Usage) -> None:
+    """Adds what was spent without a result, such as by a try that broke off."""
+    counted = {name: getattr(usage, name) for name in _COUNTERS if getattr(usage, name)}
+    if counted:
+        adds = ", ".join(f"{name} :{name}" for name in counted)
+        values = {f":{name}": amount for name, amount in counted.items()}
+        apply(change(run_key(run.key), f"ADD {adds}", "attribute_exists(pk)", values))
 
 
 def close_run(run: Run, outcome: Outcome) -> bool:

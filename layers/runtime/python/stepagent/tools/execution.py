@@ -12,7 +12,7 @@ from stepagent.observe import logger
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
 from stepagent.store.calls import claim_call, store_result
 from stepagent.store.questions import close_question, load_question, settle_question
-from stepagent.tools.rendering import to_text
+from stepagent.tools.rendering import split_images, to_text
 
 _INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
 _TIMED_OUT = "The tool did not answer in time. Its effects are unknown: check before you repeat it."
@@ -37,7 +37,7 @@ def execute(run_id: str, call_id: str, function: Callable[[Mapping[str, Any]], A
         return
     with Journal(run.run_id) as journal:
         if not claimed.ours and not call.idempotent:
-            _finish(journal, run, call, _INTERRUPTED, is_error=True)
+            _finish(journal, run, call, _error(_INTERRUPTED))
             return
         journal.emit(
             "tool.started",
@@ -45,8 +45,7 @@ def execute(run_id: str, call_id: str, function: Callable[[Mapping[str, Any]], A
             name=call.name,
             arguments=shown(json.dumps(call.arguments, ensure_ascii=False)),
         )
-        text, is_error = _run(call, function)
-        _finish(journal, run, call, text, is_error=is_error)
+        _finish(journal, run, call, _run(call, function))
 
 
 def record_failure(run_id: str, call_id: str, error: str) -> None:
@@ -64,7 +63,7 @@ def record_failure(run_id: str, call_id: str, error: str) -> None:
         return
     text = _EXPIRED if claimed.question and error == "States.Timeout" else _failure_text(error)
     with Journal(run.run_id) as journal:
-        _finish(journal, run, claimed.call, text, is_error=True)
+        _finish(journal, run, claimed.call, _error(text))
         if claimed.question and (asked := load_question(claimed.question)):
             settle_question(asked.question)
             journal.emit("interaction.resolved", interaction_id=claimed.question, expired=True)
@@ -74,17 +73,22 @@ def _failure_text(error: str) -> str:
     return _FAILURES.get(error, f"The tool failed ({error}).")
 
 
-def _run(call: Call, function: Callable[[Mapping[str, Any]], Any]) -> tuple[str, bool]:
+def _run(call: Call, function: Callable[[Mapping[str, Any]], Any]) -> CallResult:
     try:
-        return to_text(function(call.arguments), call.result_limit_bytes), False
+        value, images = split_images(function(call.arguments))
+        return CallResult(text=to_text(value, call.result_limit_bytes), images=images, finished_at=now())
     except ToolError as error:
-        return to_text(error.message, call.result_limit_bytes), True
+        return _error(to_text(error.message, call.result_limit_bytes))
     except Exception as error:  # a tool is foreign code: whatever it raises is this call's result
         logger.exception("tool raised", extra={"call_id": call.call_id, "tool": call.name})
-        return to_text(f"{type(error).__name__}: {error}", call.result_limit_bytes), True
+        return _error(to_text(f"{type(error).__name__}: {error}", call.result_limit_bytes))
 
 
-def _finish(journal: Journal, run: RunKey, call: Call, text: str, *, is_error: bool) -> None:
-    result = CallResult(text=text, is_error=is_error, finished_at=now())
+def _error(text: str) -> CallResult:
+    return CallResult(text=text, is_error=True, finished_at=now())
+
+
+def _finish(journal: Journal, run: RunKey, call: Call, result: CallResult) -> None:
     if store_result(run, call.key, result):
-        journal.emit("tool.completed", id=call.call_id, name=call.name, text=shown(text), is_error=is_error)
+        text, is_error = shown(result.text), result.is_error
+        journal.emit("tool.completed", id=call.call_id, name=call.name, text=text, is_error=is_error)

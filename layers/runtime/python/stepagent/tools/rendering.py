@@ -1,5 +1,6 @@
 """A tool's return value as the text that the model reads."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import to_json
@@ -32,3 +33,23 @@ def _shorten(text: str, limit_bytes: int) -> str:
         return content.decode()
     kept = content[:limit_bytes].decode("utf-8", "ignore")
     return f"{kept}\n… (cut: the first {len(kept.encode())} of {len(content)} bytes)"
+
+
+def split_images(value: Any) -> tuple[Any, tuple[str, ...]]:
+    """What a tool returned without its images, and these: a list that holds parts of type `image_url` may have some.
+
+    Each image leaves a mark in the text, so that a model which sees none knows that there was one.
+    """
+    if not isinstance(value, list) or not any(map(_is_image, value)):
+        return value, ()
+    images = tuple(str(part["image_url"]["url"]) for part in value if _is_image(part))
+    texts = ["[image]" if _is_image(part) else _part_text(part) for part in value]
+    return "\n".join(texts), images
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "image_url" and isinstance(part.get("image_url"), Mapping)
+
+
+def _part_text(part: Any) -> str:
+    return str(part["text"]) if isinstance(part, Mapping) and part.get("type") == "text" else _json(part)

@@ -1,0 +1,107 @@
+"""Asks for one reply: the mode by capability, the conversation cut to what fits, the next model where one fails."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stepagent.errors import ModelContextExceeded, ModelError, ModelLacksTools
+from stepagent.history import estimate_text_tokens, estimate_tokens, fit
+from stepagent.llm.function_call import FunctionCall
+from stepagent.llm.names import aliases
+from stepagent.llm.prompt_call import PromptCall
+from stepagent.llm.providers import Witness, send
+from stepagent.llm.registry import ModelSpec, modes_of
+from stepagent.llm.reply import Listener, Mode, ModelRequest, ModeName, Reply
+from stepagent.llm.tool_choice import ToolChoice
+from stepagent.messages import UserMessage
+from stepagent.usage import Usage
+
+
+class Wishes(NamedTuple):
+    """What an agent asks of its model. `modes` are refused by nobody else: an agent that names one gets that one."""
+
+    mode: ModeName | None = None
+    protocol: str = ""
+    fields: Mapping[str, Any] = {}
+
+
+class Memory(NamedTuple):
+    """What is known of models that their catalog rows do not say: the modes that their servers refused."""
+
+    refused: Callable[[ModelSpec], frozenset[ModeName]]
+    refuse: Callable[[ModelSpec, ModeName], None]
+
+
+def ask(
+    models: Sequence[ModelSpec], request: ModelRequest, wishes: Wishes, memory: Memory, listener: Listener
+) -> Reply:
+    """Asks the first model, and the following ones in order where one fails before anything of its reply was seen.
+
+    Raises:
+        ModelError: the last model's; its usage is that of all attempts.
+    """
+    witness, spent = Witness(listener), Usage()
+    for position, model in enumerate(models):
+        try:
+            reply = _ask_model(model, request, wishes, memory, witness)
+        except ModelError as error:
+            spent = error.usage = spent + error.usage
+            if witness.seen or position == len(models) - 1:
+                raise
+        else:
+            return reply._replace(usage=spent + reply.usage, vendor=model.server)
+    raise ValueError("no model to ask")
+
+
+def _ask_model(model: ModelSpec, request: ModelRequest, wishes: Wishes, memory: Memory, witness: Witness) -> Reply:
+    """Asks one model, one mode further down where its server refuses tools; that is remembered."""
+    if wishes.mode:
+        return _ask_fitting(model, _mode(wishes.mode, wishes, model), request, wishes, witness)
+    *better, last = modes_of(model, memory.refused(model))
+    for name in better:
+        try:
+            return _ask_fitting(model, _mode(name, wishes, model), request, wishes, witness)
+        except ModelLacksTools:
+            memory.refuse(model, name)
+    return _ask_fitting(model, _mode(last, wishes, model), request, wishes, witness)
+
+
+def _mode(name: ModeName, wishes: Wishes, model: ModelSpec) -> Mode:
+    match name:
+        case "tool_choice":
+            return ToolChoice(model)
+        case "function_call":
+            return FunctionCall(model)
+        case "prompt_call":
+            return PromptCall(wishes.protocol)
+
+
+def _ask_fitting(model: ModelSpec, mode: Mode, request: ModelRequest, wishes: Wishes, witness: Witness) -> Reply:
+    """Sends what fits into the model's context, and half of that once more where the provider says it did not fit."""
+    spent = Usage()
+    for fields in _requests(model, mode, request, wishes):
+        try:
+            reply = send(model, fields, mode.reader(request, witness), witness)
+        except ModelContextExceeded as error:
+            spent = error.usage = spent + error.usage
+            overflow = error
+        else:
+            return reply._replace(usage=spent + reply.usage)
+    raise overflow
+
+
+def _requests(model: ModelSpec, mode: Mode, request: ModelRequest, wishes: Wishes) -> Iterator[dict[str, Any]]:
+    """The request as large as it may be, and one with half of its conversation; never the same again."""
+    names = aliases([tool.name for tool in request.tools])
+    closing = [UserMessage(text=request.closing)] if request.closing else []
+    around = json.dumps(mode.render(request._replace(messages=closing), names), ensure_ascii=False)
+    budget = model.context_tokens - model.output_tokens - estimate_text_tokens(around)
+    previous = None
+    for _ in range(2):
+        messages = fit(request.messages, budget)
+        fields = mode.render(request._replace(messages=[*messages, *closing]), names)
+        if fields != previous:
+            yield {**wishes.fields, **fields}
+        previous = fields
+        # The context may be smaller than its row says, so what was refused counts, not what should have fitted.
+        budget = min(budget, sum(map(estimate_tokens, messages))) // 2
