@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat up down status test bench api-key lint format clean
+.PHONY: help chat up down status test fuzz conformance bench api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -43,6 +43,14 @@ lint: $(DEV) ## Check style and types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(wildcard $(CODE))
 	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy --no-error-summary $$folder || exit 1; done # each one is an import root
+
+fuzz: $(DEV) ## Feed the loop broken replies: FUZZ_ROUNDS=1000000
+	@FUZZ_ROUNDS=$${FUZZ_ROUNDS:-200000} $(PY) -m pytest tests/unit/test_fuzz.py
+
+CASES ?= tests/conformance/cases/shared.jsonl
+
+conformance: $(DEV) ## Run a file of hard cases against the whole product: CASES=file.jsonl
+	@PYTHONPATH=layers/runtime/python $(PY) -m tests.conformance.run $(CASES)
 
 bench: $(DEV) ## Measure what the runtime itself costs a turn
 	@PYTHONPATH=layers/runtime/python $(PY) -m bench.overhead

@@ -6,7 +6,8 @@ from typing import Any
 from stepagent.agents import AgentSpec, Limits, ToolSpec
 from stepagent.llm.reply import Reply, RequestedCall
 from stepagent.messages import CallId
-from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId, Usage
+from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId
+from stepagent.usage import Usage
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RUN_ID = RunId("run_abc_1")

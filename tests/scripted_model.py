@@ -29,13 +29,14 @@ __all__ = ["Body", "Fault", "Raw", "Reply", "ScriptedModel", "calculate_then_ans
 class ScriptedModel:
     """A server with a script, as a context manager.
 
-    `requests` holds the request bodies in the order of arrival. Without a `default`, a request beyond the end of the
-    script is answered with 500 "script exhausted". A stopped server does not start again.
+    `requests` holds the request bodies in the order of arrival, `queries` their query strings. Without a `default`, a
+    request beyond the end of the script is answered with 500 "script exhausted". A stopped server does not start again.
     """
 
     def __init__(self, default: Step | None = None, port: int = 0) -> None:
         self.default = default
         self.requests: list[Json] = []
+        self.queries: list[str] = []
         self._queues: dict[str, deque[Step]] = {}
         self._socket = socket.create_server(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each answer waits 40 ms for an ACK
@@ -58,6 +59,7 @@ class ScriptedModel:
         self.default = None
         self._queues.clear()
         self.requests.clear()
+        self.queries.clear()
 
     def serve(self) -> None:
         """Answers in the calling thread until it is stopped."""
@@ -83,6 +85,7 @@ class ScriptedModel:
 
     async def _respond(self, http: Request) -> Response:
         self.requests.append(request := await http.json())
+        self.queries.append(http.url.query)
         step = self._next_step(request)
         return await _response(step(request) if callable(step) else step, request, len(self.requests))
 

@@ -37,7 +37,7 @@ def test_answer_becomes_the_result_of_the_call_that_asked(loop: LocalLoop, model
     run_id, (question,) = waiting(model, session="answer")
     answer(question, ME, "blue")
     loop.wait_end(run_id)
-    assert model.requests[-1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1_1_0", "content": "blue"}
+    assert model.requests[-1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1_0", "content": "blue"}
     assert read_run(run_id, ME).answer == "Blue it is."
 
 

@@ -135,7 +135,7 @@ def test_run_lands_softly_when_the_model_asks_for_tools_for_ever(
         (Fault(400, body={"error": {"message": "odd field"}}), "model_request_rejected", "odd field"),
         (Fault(503, headers={"Retry-After": "1"}, body="<html>down</html>"), "model_busy", "status 503"),
         (Raw(chunks=(), done=True), "model_busy", "ended before its reply was complete"),
-        (Reply(text="half an answer", cut_after_chunks=2), "model_reply_unusable", "broke off"),
+        (Reply(text="half an answer", cut_after_chunks=2), "model_reply_unusable", "broke the connection off"),
         (Reply(text=""), "model_reply_unusable", "empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The product with one tool and two agents more, for tests: nothing of the product is changed for it."""
+"""The product with a few tools, agents and models more, for tests: nothing of the product is changed for it."""
 
 import shutil
 from pathlib import Path
@@ -11,6 +11,18 @@ _FUNCTION = """
       FunctionName: !Sub ${AWS::StackName}-tool_probe
       CodeUri: functions/tool_probe
 """
+_MODELS = """
+  - name: toolless # its server refuses tools where a test has it say so
+    provider: compatible
+    provider_model: toolless
+    base_url: ${OPENAI_BASE_URL}
+
+  - name: unreachable
+    provider: compatible
+    provider_model: unreachable
+    base_url: http://127.0.0.1:9/v1
+    fallbacks: [default]
+"""
 
 
 def lay_out(folder: Path) -> Path:
@@ -19,6 +31,8 @@ def lay_out(folder: Path) -> Path:
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "catalog", folder / "catalog")
     shutil.copytree(Path(__file__).parent / "catalog", folder / "catalog", dirs_exist_ok=True)
+    with (folder / "catalog" / "models.yaml").open("a") as models:
+        models.write(_MODELS)
     functions = folder / "functions"
     functions.mkdir()
     for function in (ROOT / "functions").iterdir():

@@ -1,0 +1,126 @@
+"""The product on the local stack, laid out for the cases: their tool, and a model row for each of their runs."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from local.build import LIBRARY
+from local.door_process import free_port
+from tests import probe
+from tests.conformance.cases import TARGET, Json
+from tests.conformance.model_server import ModelServer
+from tests.local_loop import API_KEY, ROOT, LocalLoop, local_loop
+
+API_MODEL = "case-api"  # the model behind the agent that requests to the API name
+LONG_AGENT, LONG_MODEL = "long", "case-long"
+_FUNCTION = f"""
+  ToolCaseFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      FunctionName: !Sub ${{AWS::StackName}}-{TARGET}
+      CodeUri: functions/{TARGET}
+"""
+_AGENTS = (("agent", API_MODEL), (LONG_AGENT, LONG_MODEL))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What runs: the loop, the models and the HTTP API. `folder` holds the scripts and logs of the tools.
+
+    Requests to the API share one agent and so one model: whoever scripts that one holds `api_turn`.
+    """
+
+    loop: LocalLoop
+    models: ModelServer
+    folder: Path
+    door: httpx.Client
+    gateway: httpx.Client
+    api_turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+@contextmanager
+def stage(rows: Iterable[tuple[str, Json]]) -> Iterator[Stage]:
+    """Lays out, deploys and serves; `rows` are the models' rows, by name."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
+        models = stack.enter_context(ModelServer())
+        root = _lay_out(folder / "product", models, [*rows, *((model, {}) for _, model in _AGENTS)])
+        cases = folder / "cases"
+        cases.mkdir()
+        loop = stack.enter_context(local_loop(models.base_url("case-none"), root=root, CASES_DIR=str(cases)))
+        door = stack.enter_context(_front_door(loop))
+        gateway = stack.enter_context(httpx.Client(base_url=loop.stack.api_url, timeout=40, trust_env=False))
+        yield Stage(loop, models, cases, door, gateway)
+
+
+def _lay_out(root: Path, models: ModelServer, rows: Iterable[tuple[str, Json]]) -> Path:
+    root.mkdir()
+    probe.lay_out(root)
+    (root / "functions" / TARGET).symlink_to(Path(__file__).parent / TARGET)
+    template = root / "template.yaml"
+    template.write_text(template.read_text().replace("\nResources:\n", f"\nResources:\n{_FUNCTION}", 1))
+    for name, model in _AGENTS:
+        agent = {"name": name, "instructions": "Be helpful.", "model": model, "tools": []}
+        (root / "catalog" / "agents" / f"case_{name}.yaml").write_text(yaml.safe_dump(agent))
+    listed = root / "catalog" / "models.yaml"
+    content: Json = yaml.safe_load(listed.read_text())
+    content["models"] += [_row(name, models, fields, content["providers"]) for name, fields in rows]
+    listed.write_text(yaml.safe_dump(content, allow_unicode=True))
+    return root
+
+
+def _row(name: str, models: ModelServer, fields: Json, providers: Json) -> Json:
+    own = dict(fields)
+    provider = provider_fields(str(own.pop("provider", "compatible")), providers)
+    return {**provider, "name": name, "provider_model": name, "base_url": models.base_url(name), **own}
+
+
+def provider_fields(named: str, providers: Json) -> Json:
+    """The fields by which a row becomes one of the provider that a case names, such as `gemini-openai`."""
+    name = named.lower().replace("_", "-").replace(" ", "-")
+    if "strict" in name:
+        return {"provider": "openai", "schema_dialect": "openai_strict"}
+    known = [provider for provider in providers if name.startswith(provider.replace("_", "-"))]
+    return {"provider": max(known, key=len) if known else "compatible"}
+
+
+@contextmanager
+def _front_door(loop: LocalLoop) -> Iterator[httpx.Client]:
+    port = free_port(0)
+    command = [sys.executable, "-m", "local.front_door", "--port", str(port), "--tied"]
+    environment = os.environ | {
+        "STEPAGENT_API_URL": loop.stack.api_url,
+        "STEPAGENT_API_KEY": API_KEY,
+        "PYTHONPATH": str(ROOT / LIBRARY),
+    }
+    with (
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=90, trust_env=False) as client,
+    ):
+        try:
+            _wait_for(client)
+            yield client
+        finally:
+            process.terminate()
+
+
+def _wait_for(client: Any) -> None:
+    for _ in range(200):
+        try:
+            client.get("/models")
+        except httpx.TransportError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError("the front door does not listen")
