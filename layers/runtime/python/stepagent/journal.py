@@ -1,5 +1,6 @@
 """The event log of a run: written by one thread in order, numbered without gaps, ended exactly once."""
 
+import itertools
 import queue
 import threading
 import time
@@ -13,6 +14,7 @@ from stepagent.store.journal import LAST_EVENTS, EventType
 
 BATCH_S = 0.12  # a reader sees text as flowing at eight updates a second
 BATCH_CHARS = 1000
+_LOSSES_BEFORE_A_LOOK = 5
 _SHOWN_CHARS = 2000  # of arguments and results in an event; the record keeps all of them
 
 
@@ -98,12 +100,17 @@ class Journal:
     def _append(self, event: _Emitted) -> None:
         if self._tail < 0:
             self._find_tail()
-        while not self._ended:
-            if table.put_event(self._run_id, self._tail + 1, event.type, event.data):
-                self._tail += 1
-                self._ended = event.type in LAST_EVENTS
+        for lost in itertools.count(1):
+            if self._ended:
                 return
-            self._find_tail()
+            standing = table.put_event(self._run_id, self._tail + 1, event.type, event.data)
+            self._tail += 1
+            self._ended = (standing or event).type in LAST_EVENTS
+            if standing is None:
+                return
+            # Writers that began together lose to one another by single numbers; one that fell behind looks again.
+            if lost % _LOSSES_BEFORE_A_LOOK == 0:
+                self._find_tail()
 
     def _find_tail(self) -> None:
         last = table.last_event(self._run_id)

@@ -56,15 +56,16 @@ def last_event(run_id: RunId) -> Event | None:
 
 
 @translated()
-def put_event(run_id: RunId, n: int, type_: EventType, data: Mapping[str, Any]) -> bool:
-    """Writes event `n`; False where that number is taken by another one."""
+def put_event(run_id: RunId, n: int, type_: EventType, data: Mapping[str, Any]) -> Event | None:
+    """Writes event `n`. Returns None, or the other event that has this number already."""
     request = _put(run_id, n, type_, data)
     try:
         dynamodb().put_item(**request, ReturnValuesOnConditionCheckFailure="ALL_OLD")
     except dynamodb().exceptions.ConditionalCheckFailedException as error:
+        standing: Mapping[str, Any] = error.response["Item"]  # type: ignore[typeddict-item]  # botocore types it not
         # The client repeats a request whose answer was lost; what stands there then is this very event.
-        return bool(error.response.get("Item") == request["Item"])
-    return True
+        return None if standing == request["Item"] else _event(standing)
+    return None
 
 
 @translated()
