@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from samtranslator.yaml_helper import yaml_parse  # type: ignore[import-untyped]
+from samtranslator.yaml_helper import yaml_parse
 
 CODE_BUCKET = "local-code"
 LIBRARY = Path("layers/runtime/python")

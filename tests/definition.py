@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from jsonata import Jsonata  # type: ignore[import-untyped]  # the emulator brings it along, untyped
-from samtranslator.yaml_helper import yaml_parse  # type: ignore[import-untyped]
+from samtranslator.yaml_helper import yaml_parse
 
 from tests.functions import ROOT
 

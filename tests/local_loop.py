@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.build import build
+import httpx
+
+from local.build import LIBRARY, build
 from local.deploy import Stack, client, deploy
+from local.door_process import free_port
 from local.emulator import Emulator, start, stop
 from stepagent.executions import client as executions_client
 from stepagent.runs import Call, RunId, RunKey
@@ -105,3 +111,33 @@ def local_loop(base_url: str, *, root: Path = ROOT, **environment: str) -> Itera
 
 def _sha256(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+@contextmanager
+def front_door(loop: LocalLoop) -> Iterator[httpx.Client]:
+    """A client of the HTTP API of a stack, behind a front door of its own."""
+    port = free_port(0)
+    command = [sys.executable, "-m", "local.front_door", "--port", str(port), "--tied"]
+    environment = os.environ | {
+        "STEPAGENT_API_URL": loop.stack.api_url,
+        "STEPAGENT_API_KEY": API_KEY,
+        "PYTHONPATH": str(ROOT / LIBRARY),
+    }
+    with (
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=90, trust_env=False) as client,
+    ):
+        try:
+            _wait_for(port)
+            yield client
+        finally:
+            process.terminate()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(400):
+        with socket.socket() as probing:
+            if probing.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError("the front door does not listen")

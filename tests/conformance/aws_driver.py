@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import ValidationError
-from samtranslator.yaml_helper import yaml_parse  # type: ignore[import-untyped]
+from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.agents import MAX_CALLS_PER_TURN, Limits
 from stepagent.api.service import session_key_of

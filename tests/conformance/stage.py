@@ -1,26 +1,19 @@
 """The product on the local stack, laid out for the cases: their tool, and a model row for each of their runs."""
 
-import os
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 import yaml
 
-from local.build import LIBRARY
-from local.door_process import free_port
 from tests import probe
 from tests.conformance.cases import TARGET, Json
 from tests.conformance.model_server import ModelServer
-from tests.local_loop import API_KEY, ROOT, LocalLoop, local_loop
+from tests.local_loop import LocalLoop, front_door, local_loop
 
 API_MODEL = "case-api"  # the model behind the agent that requests to the API name
 LONG_AGENT, LONG_MODEL = "long", "case-long"
@@ -59,7 +52,7 @@ def stage(rows: Iterable[tuple[str, Json]]) -> Iterator[Stage]:
         cases = folder / "cases"
         cases.mkdir()
         loop = stack.enter_context(local_loop(models.base_url("case-none"), root=root, CASES_DIR=str(cases)))
-        door = stack.enter_context(_front_door(loop))
+        door = stack.enter_context(front_door(loop))
         gateway = stack.enter_context(httpx.Client(base_url=loop.stack.api_url, timeout=40, trust_env=False))
         yield Stage(loop, models, cases, door, gateway)
 
@@ -93,34 +86,3 @@ def provider_fields(named: str, providers: Json) -> Json:
         return {"provider": "openai", "schema_dialect": "openai_strict"}
     known = [provider for provider in providers if name.startswith(provider.replace("_", "-"))]
     return {"provider": max(known, key=len) if known else "compatible"}
-
-
-@contextmanager
-def _front_door(loop: LocalLoop) -> Iterator[httpx.Client]:
-    port = free_port(0)
-    command = [sys.executable, "-m", "local.front_door", "--port", str(port), "--tied"]
-    environment = os.environ | {
-        "STEPAGENT_API_URL": loop.stack.api_url,
-        "STEPAGENT_API_KEY": API_KEY,
-        "PYTHONPATH": str(ROOT / LIBRARY),
-    }
-    with (
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as process,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=90, trust_env=False) as client,
-    ):
-        try:
-            _wait_for(client)
-            yield client
-        finally:
-            process.terminate()
-
-
-def _wait_for(client: Any) -> None:
-    for _ in range(200):
-        try:
-            client.get("/models")
-        except httpx.TransportError:
-            time.sleep(0.05)
-        else:
-            return
-    raise TimeoutError("the front door does not listen")

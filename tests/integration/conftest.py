@@ -1,20 +1,14 @@
 """The real loop on the emulator, with the probe tool and a scripted model, once for all integration tests."""
 
 import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from local.build import LIBRARY
-from local.door_process import free_port
 from tests import probe
-from tests.local_loop import API_KEY, ROOT, LocalLoop, forget, local_loop
+from tests.local_loop import LocalLoop, forget, front_door, local_loop
 from tests.scripted_model import ScriptedModel
 
 
@@ -64,26 +58,5 @@ def probed(probe_log: Path) -> Path:
 @pytest.fixture(scope="session")
 def api(loop: LocalLoop) -> Iterator[httpx.Client]:
     """A client of the HTTP API, behind the front door."""
-    port = free_port(0)
-    command = [sys.executable, "-m", "local.front_door", "--port", str(port), "--tied"]
-    environment = os.environ | {
-        "STEPAGENT_API_URL": loop.stack.api_url,
-        "STEPAGENT_API_KEY": API_KEY,
-        "PYTHONPATH": str(ROOT / LIBRARY),
-    }
-    with (
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as front_door,
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=30) as client,
-    ):
-        _wait_for(port)
+    with front_door(loop) as client:
         yield client
-        front_door.terminate()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        with socket.socket() as probing:
-            if probing.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError("the front door does not listen")

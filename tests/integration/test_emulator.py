@@ -22,7 +22,7 @@ Transform: AWS::Serverless-2016-10-31
 Resources:
   WorkFunction:
     Type: AWS::Serverless::Function
-    Properties: {Runtime: python3.13, Handler: app.handler, CodeUri: functions/work, Timeout: 10}
+    Properties: {Runtime: python3.13, Handler: app.handler, CodeUri: functions/worker, Timeout: 10}
   ServerFunction:
     Type: AWS::Serverless::Function
     Properties:
@@ -141,7 +141,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, text in {
         "template.yaml": TEMPLATE,
         "machine.asl.yaml": MACHINE,
-        "functions/work/app.py": WORK,
+        "functions/worker/app.py": WORK,
         "functions/server/app.py": "",
         "layers/runtime/python/shared.py": "",
     }.items():
@@ -209,7 +209,7 @@ def test_execution_stays_aborted_and_begins_no_call_when_it_is_stopped(machine: 
 
 def test_new_code_runs_when_it_is_deployed(machine: Machine, emulator: Emulator, project: Path) -> None:
     machine.results({})  # leaves a warm process with the old code
-    (project / "functions/work/app.py").write_text(WORK.replace('"pid"', '"new": True, "pid"'))
+    (project / "functions/worker/app.py").write_text(WORK.replace('"pid"', '"new": True, "pid"'))
     deploy(emulator, build(project, environment={}, parameters={}))
     assert "new" in machine.results({})[0]
 

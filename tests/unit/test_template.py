@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from samtranslator.yaml_helper import yaml_parse  # type: ignore[import-untyped]
+from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.catalog import load_catalog
 from tests.definition import PATH, all_states
