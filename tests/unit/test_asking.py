@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stepagent.errors import (
+    ConfigurationError,
     ModelBusy,
     ModelContextExceeded,
     ModelError,
@@ -14,6 +15,7 @@ from stepagent.errors import (
     ModelLacksTools,
     ModelReplyUnusable,
     ModelRequestRejected,
+    StepAgentError,
 )
 from stepagent.llm import ask as subject
 from stepagent.llm.ask import Memory, Wishes, ask
@@ -34,7 +36,7 @@ class Provider:
     """Answers or fails as its script says, after it was heard to say something. Stands for `send`."""
 
     def __init__(self) -> None:
-        self.script: list[Reply | ModelError] = []
+        self.script: list[Reply | StepAgentError] = []
         self.says = ""
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
@@ -42,7 +44,7 @@ class Provider:
         self.asked.append((model.name, fields))
         witness.text(self.says)
         answer = self.script.pop(0)
-        if isinstance(answer, ModelError):
+        if isinstance(answer, StepAgentError):
             raise answer
         return answer
 
@@ -300,3 +302,23 @@ def test_agents_wishes_are_sent_when_it_has_some(provider: Provider) -> None:
 def test_asking_no_model_is_a_fault_of_ours() -> None:
     with pytest.raises(ValueError, match="no model"):
         ask([], REQUEST, Wishes(), Remembered().memory, Heard())
+
+
+def test_loop_waits_for_the_first_model_when_its_fallback_cannot_help(provider: Provider) -> None:
+    provider.script = [ModelBusy("busy", 3), ModelKeyRefused("no key")]
+    with pytest.raises(ModelBusy) as failure:
+        asked(a_model("a"), a_model("b"))
+    assert failure.value.wait_s == 3
+
+
+def test_fallback_is_passed_over_when_it_is_not_set_up(provider: Provider) -> None:
+    provider.script = [ModelBusy("busy"), ConfigurationError("no secret"), said("ok")]
+    assert asked(a_model("a"), a_model("b"), a_model("c")).text == "ok"
+
+
+def test_no_mode_is_given_up_when_no_tool_was_offered(provider: Provider) -> None:
+    known = Remembered()
+    provider.script = [ModelLacksTools("no tools")]
+    with pytest.raises(ModelLacksTools):
+        asked(request=REQUEST._replace(tools=()), known=known)
+    assert known.by_model == {}

@@ -342,3 +342,23 @@ JSON = st.recursive(
 @given(st.sampled_from([200, 400, 401, 404, 418, 429, 500, 599]), JSON)
 def test_refusal_is_an_error_of_ours_whatever_the_body(status: int, body: Any) -> None:
     assert isinstance(read_refusal(Refusal(status, body)), ModelError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unsupported parameter: 'parallel_tool_calls' is not supported with this model.",
+        "Invalid schema for function 'book': 'oneOf' is not supported.",
+        "Tool names with dots are not supported.",
+        "Unknown field in tools[0].function.parameters: format",
+        "tool call parser failed: unsupported token",
+    ],
+)
+def test_tools_are_not_what_is_refused_when_something_of_them_is(words: str) -> None:
+    assert not isinstance(read_refusal(Refusal(400, {"error": {"message": words}})), ModelLacksTools)
+
+
+def test_key_is_masked_when_the_providers_words_are_cut_inside_it() -> None:
+    key = "sk-" + "k" * 160
+    error = read_refusal(Refusal(400, {"error": {"message": "x" * 230 + key}}, secret=key))
+    assert "kkk" not in error.message

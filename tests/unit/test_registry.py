@@ -86,8 +86,6 @@ def test_every_model_leaves_room_for_a_conversation(own: Path) -> None:
         ("STEPAGENT_MODEL", "other", "default", "provider_model"),
         ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1", "default", "base_url"),
         ("MODEL_API_KEY_SECRET_ARN", "arn:x", "default", "api_key_secret"),
-        ("AZURE_OPENAI_RESOURCE", "mine", "azure", "base_url"),
-        ("AZURE_OPENAI_DEPLOYMENT", "mine", "azure", "provider_model"),
         ("AWS_REGION", "eu-west-1", "bedrock", "base_url"),
     ],
 )

@@ -151,7 +151,20 @@ def test_documents_are_quoted_when_the_agent_cannot_read_them(reads_files: bool,
     attached = UserMessage(text="See.", files=(AttachedFile(name="a.txt", text="The colour is blue."),))
     reader = run.agent.model_copy(update={"reads_files": reads_files})
     run_turn(run.model_copy(update={"agent": reader}), 1, [attached], model)
-    assert ("The colour is blue." in model.asked[0].system, model.asked[0].file_header) == (quoted, reads_files)
+    [message] = model.asked[0].messages
+    assert ("The colour is blue." in message.text, model.asked[0].file_header) == (quoted, reads_files)
+
+
+def test_images_are_shown_for_the_last_two_questions_when_there_were_more() -> None:
+    model = ListedModel(said("ok"))
+    asked = [UserMessage(text=str(n), images=(f"https://example.org/{n}.png",)) for n in range(4)]
+    run_turn(a_run(), 1, asked, model)
+    assert [len(message.images) for message in model.asked[0].messages if isinstance(message, UserMessage)] == [
+        0,
+        0,
+        1,
+        1,
+    ]
 
 
 def test_calls_above_the_limit_get_a_result_that_says_so_when_a_reply_makes_too_many() -> None:

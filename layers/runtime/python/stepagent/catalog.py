@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from stepagent.agents import AgentSpec, ToolSpec
 from stepagent.errors import ConfigurationError, NotFound
+from stepagent.models import problems
 
 Row = TypeVar("Row", AgentSpec, ToolSpec)
 
@@ -63,5 +64,7 @@ def _rows(directory: Path, kind: type[Row]) -> dict[str, Row]:
 def _row(path: Path, kind: type[Row]) -> Row:
     try:
         return kind.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+    except ValidationError as error:
+        raise ConfigurationError(f"{path.parent.name}/{path.name} is not right: {problems(error)}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.parent.name}/{path.name} is not right: {error}") from error

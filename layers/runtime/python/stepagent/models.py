@@ -1,6 +1,12 @@
 """The base of every data class here."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+def problems(error: ValidationError) -> str:
+    """What is wrong and where, without what was given: that may be a secret."""
+    each = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}" for problem in each[:5])
 
 
 class Frozen(BaseModel):

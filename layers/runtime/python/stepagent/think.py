@@ -21,6 +21,7 @@ from stepagent.usage import Usage
 _MAX_ATTEMPTS = 3
 _MAX_REQUESTED_WAITS = 10  # a provider that says how long to wait is believed more often
 _MAX_WAIT_S = 300
+_FAILURE_CHARS = 1_000
 
 
 def think(run_id: str, turn: int) -> Decision:
@@ -98,7 +99,9 @@ def _time_left_s(run: Run) -> float:
 def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> TurnRecord:
     decision = Decision(run_id=run.run_id, turn=turn, next="fail", reason=error.code)
     usage = error.usage if isinstance(error, ModelError) else Usage()
-    return TurnRecord(decision, None, (), usage, failure=Failure(code=error.code, message=error.message))
+    return TurnRecord(
+        decision, None, (), usage, failure=Failure(code=error.code, message=error.message[:_FAILURE_CHARS])
+    )
 
 
 def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:

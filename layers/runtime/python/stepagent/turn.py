@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from stepagent.agents import ToolSpec
+from stepagent.agents import AgentSpec, ToolSpec
 from stepagent.clock import now
 from stepagent.errors import ModelError, ModelFiltered, ModelReplyUnusable, ToolError
 from stepagent.history import to_messages
 from stepagent.llm.arguments import parse_arguments, replay_text
-from stepagent.llm.content import quoted_files
+from stepagent.llm.content import with_quoted_files
 from stepagent.llm.names import resolve
 from stepagent.llm.reply import ModelRequest, Reply, RequestedCall
-from stepagent.messages import AssistantMessage, Message, ToolCall
+from stepagent.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from stepagent.runs import (
     Call,
     CallKey,
@@ -32,6 +32,7 @@ MAX_RECORDED_CALLS = 50  # a reply with more is a runaway; its turn must still f
 _NAME_CHARS = 200  # a made-up name is echoed, not stored without bound
 _TOOL_GRACE_S = 5  # a function ends at its own limit, which is the tool's, and says so more precisely than the state
 _MAX_CORRECTIONS = 2
+_MESSAGES_WITH_IMAGES = 2  # the question and the one before it
 _CLOSING = "You have used all the steps that you may take. Answer now, from what you know; no more tools can be called."
 _NO_CLOSING_ANSWER = "I stopped after {turns} steps, which is the limit, without reaching an answer."
 
@@ -50,11 +51,9 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
     """
     if stopped := _stop_tool_answer(run, turn, entries):
         return _done(run, turn, StopReason.STOP_TOOL, AssistantMessage(text=stopped), Usage(), unsaid=stopped)
-    messages = to_messages(entries)
     agent = run.agent
-    request = ModelRequest(
-        _system(run, messages), messages, run.tools, vision=agent.vision, file_header=agent.reads_files
-    )
+    messages = _shown(agent, to_messages(entries))
+    request = ModelRequest(_system(run), messages, run.tools, vision=agent.vision, file_header=agent.reads_files)
     if turn > run.agent.limits.max_turns:
         return _close(run, turn, ask(request._replace(closing=_CLOSING, tools=())))
     reply = _ask_until_usable(ask, request)
@@ -94,10 +93,26 @@ def _check_filter(reply: Reply, spent: Usage) -> None:
         raise ModelFiltered("The content filter of the model's provider stopped the reply.", usage=spent)
 
 
-def _system(run: Run, messages: Sequence[Message]) -> str:
-    """The agent's instructions, what the caller added, and the documents that the agent cannot read itself."""
-    documents = "" if run.agent.reads_files else quoted_files(messages)
-    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip(), documents) if part)
+def _system(run: Run) -> str:
+    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip()) if part)
+
+
+def _shown(agent: AgentSpec, messages: Sequence[Message]) -> list[Message]:
+    """The conversation with its documents as text, unless the agent reads files itself, and its recent images only.
+
+    An image that a provider refuses, such as one that is gone, must not spoil a session for good.
+    """
+    said = [position for position, message in enumerate(messages) if isinstance(message, UserMessage)]
+    recent = said[-_MESSAGES_WITH_IMAGES:][0] if said else 0
+    shown: list[Message] = []
+    for position, each in enumerate(messages):
+        message = each
+        if position < recent and isinstance(message, UserMessage | ToolMessage) and message.images:
+            message = message.model_copy(update={"images": ()})
+        if isinstance(message, UserMessage) and message.files and not agent.reads_files:
+            message = with_quoted_files(message)
+        shown.append(message)
+    return shown
 
 
 def _stop_tool_answer(run: Run, turn: int, entries: Sequence[Message | Call]) -> str:

@@ -21,7 +21,7 @@ class Transcript:
     def __init__(self) -> None:
         self.text = ""
         self.reasoning = ""
-        self._text_before = ""
+        self._before = ("", "")
         self._new_paragraph = False
 
     def add(self, event: Event) -> dict[str, str]:
@@ -40,8 +40,8 @@ class Transcript:
     def _start(self, *, again: bool) -> None:
         """A turn begins. What a first try of it said counts no more, though a stream cannot take it back."""
         if again:
-            self.text = self._text_before
-        self._text_before = self.text
+            self.text, self.reasoning = self._before
+        self._before = (self.text, self.reasoning)
         self._new_paragraph = bool(self.text)
 
     def _speak(self, text: str, *, apart: bool) -> dict[str, str]:

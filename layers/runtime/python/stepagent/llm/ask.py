@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stepagent.errors import ModelContextExceeded, ModelError, ModelLacksTools
+from stepagent.errors import ConfigurationError, ModelBusy, ModelContextExceeded, ModelError, ModelLacksTools
 from stepagent.history import estimate_text_tokens, estimate_tokens, fit
 from stepagent.llm.function_call import FunctionCall
 from stepagent.llm.names import aliases
@@ -14,11 +14,12 @@ from stepagent.llm.registry import ModelSpec, modes_of
 from stepagent.llm.reply import Listener, Mode, ModelRequest, ModeName, Reply
 from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import UserMessage
+from stepagent.observe import logger
 from stepagent.usage import Usage
 
 
 class Wishes(NamedTuple):
-    """What an agent asks of its model. `modes` are refused by nobody else: an agent that names one gets that one."""
+    """What an agent asks of its model: a mode, other words for the text protocol, fields of the request."""
 
     mode: ModeName | None = None
     protocol: str = ""
@@ -38,19 +39,30 @@ def ask(
     """Asks the first model, and the following ones in order where one fails before anything of its reply was seen.
 
     Raises:
-        ModelError: the last model's; its usage is that of all attempts.
+        ModelError: that of the first model that waiting helps, else the last one's; its usage is that of all attempts.
+        ConfigurationError: the first model is not set up rightly; a fallback that is not is passed over.
     """
     witness, spent = Witness(listener), Usage()
-    for position, model in enumerate(models):
+    failures: list[ModelError] = []
+    for model in models:
         try:
             reply = _ask_model(model, request, wishes, memory, witness)
         except ModelError as error:
             spent = error.usage = spent + error.usage
-            if witness.seen or position == len(models) - 1:
+            if witness.seen:
                 raise
+            failures.append(error)
+        except ConfigurationError:
+            if not failures:
+                raise
+            logger.exception("fallback is not set up rightly", extra={"model": model.name})
         else:
             return reply._replace(usage=spent + reply.usage, vendor=model.server)
-    raise ValueError("no model to ask")
+    if not failures:
+        raise ValueError("no model to ask")
+    failure = next((each for each in failures if isinstance(each, ModelBusy)), failures[-1])
+    failure.usage = spent
+    raise failure
 
 
 def _ask_model(model: ModelSpec, request: ModelRequest, wishes: Wishes, memory: Memory, witness: Witness) -> Reply:
@@ -62,6 +74,8 @@ def _ask_model(model: ModelSpec, request: ModelRequest, wishes: Wishes, memory: 
         try:
             return _ask_fitting(model, _mode(name, wishes, model), request, wishes, witness)
         except ModelLacksTools:
+            if not request.tools:
+                raise
             memory.refuse(model, name)
     return _ask_fitting(model, _mode(last, wishes, model), request, wishes, witness)
 

@@ -1,5 +1,6 @@
 """What a person or a tool attached, as models see it."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,26 +10,42 @@ _RESULT_IMAGES = "The images of the results above:"
 
 
 def user_content(message: UserMessage, *, vision: bool, header: bool) -> str | list[dict[str, Any]]:
-    """A person's message: text, or text and image parts where the model may see them.
+    """A person's message: text, or text and image parts where the model may see them."""
+    if not vision or not message.images:
+        return plain_text(message, header=header)
+    return _parts(f"{_header(message)}{message.text}" if header else message.text, message.images)
 
-    With `header` the text is preceded by the numbers of documents and images.
+
+def plain_text(message: UserMessage, *, header: bool) -> str:
+    """A person's message as text alone. It tells of what came along, so that a model does not speak as if nothing had.
+
+    With `header`, for an agent that can read files, the numbers of documents and images stand before the text.
     """
-    text = f"{attachment_header(message)}{message.text}" if header else message.text
-    return _parts(text, message.images) if vision and message.images else text
+    if header:
+        return f"{_header(message)}{message.text}"
+    return f"{message.text}\n[images that you cannot see: {len(message.images)}]" if message.images else message.text
 
 
-def attachment_header(message: UserMessage) -> str:
-    """The two numbers, for an agent that can read files; nothing where nothing is attached."""
+def _header(message: UserMessage) -> str:
     if not message.files and not message.images:
         return ""
     return f"[Attached: documents: {len(message.files)}, images: {len(message.images)}]\n\n"
 
 
-def quoted_files(messages: Sequence[object]) -> str:
-    """The attached documents as system text, for an agent that cannot read files itself."""
-    files = [file for message in messages if isinstance(message, UserMessage) for file in message.files]
-    quoted = "\n".join(f"<file name={file.name!r}>\n{file.text}\n</file>" for file in files)
-    return f"Documents that the person attached:\n{quoted}" if files else ""
+def with_quoted_files(message: UserMessage) -> UserMessage:
+    """The message with its documents as text, for an agent that cannot read files itself.
+
+    They stand with the words they came with, so that they are cut with them when the conversation grows too long.
+    """
+    quoted = [f"Document {file.name!r}:\n{fenced(file.text)}" for file in message.files]
+    return message.model_copy(update={"text": "\n\n".join([*quoted, message.text]), "files": ()})
+
+
+def fenced(text: str) -> str:
+    """Text of others in a fence that nothing inside can close, so that it cannot pass for what stands outside."""
+    runs = re.findall("`+", text)
+    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def result_images(messages: Sequence[ToolMessage]) -> dict[str, Any] | None:

@@ -1,17 +1,15 @@
 """The mode for models without tool support: calls are written and read as text."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stepagent.llm.content import attachment_header
+from stepagent.llm.content import plain_text
 from stepagent.llm.plain_reader import PlainReader
 from stepagent.llm.prompt_reader import PromptReader
 from stepagent.llm.protocol import INSTRUCTION, answer_text, call_text, protocol_text, result_text
 from stepagent.llm.reply import Correction, Listener, ModelRequest, ModeName, TextReader
 from stepagent.llm.single_calls import with_single_calls
 from stepagent.messages import AssistantMessage, Message, ToolMessage, UserMessage
-
-Header = Callable[[UserMessage], str]
 
 
 class _Line(NamedTuple):
@@ -33,18 +31,18 @@ class PromptCall:
     def render(self, request: ModelRequest, aliases: Mapping[str, str]) -> dict[str, Any]:
         lines = [_Line("system", self._system(request))]
         messages = list(with_single_calls(request.messages))
-        header = attachment_header if request.file_header else _no_header
-        lines += _in_protocol(messages, header) if request.tools else _in_plain_words(messages, header)
+        in_words = _in_protocol if request.tools else _in_plain_words
+        lines += in_words(messages, request.file_header)
         if request.correction:
             lines += _corrected(request.correction)
         return {"messages": [line._asdict() for line in _merged(lines)]}
 
     def reader(self, request: ModelRequest, listener: Listener) -> TextReader:
         # A model that wrote the protocol before may write it once more where no tool is offered any longer.
-        knows_protocol = request.tools or any(isinstance(message, ToolMessage) for message in request.messages)
-        if not knows_protocol:
-            return PlainReader(listener)
-        return PromptReader(listener, frozenset(tool.name for tool in request.tools))
+        replies = [message for message in request.messages if isinstance(message, AssistantMessage)]
+        called = {call.name for message in replies for call in message.calls}
+        names = frozenset(called | {tool.name for tool in request.tools})
+        return PromptReader(listener, names) if names else PlainReader(listener)
 
     def _system(self, request: ModelRequest) -> str:
         # The protocol and the tools come first: they stay the same while the rest may change with every session, and
@@ -53,7 +51,7 @@ class PromptCall:
         return "\n\n".join(part for part in (protocol, request.system) if part)
 
 
-def _in_protocol(messages: Iterable[Message], header: Header) -> Iterator[_Line]:
+def _in_protocol(messages: Iterable[Message], header: bool) -> Iterator[_Line]:
     for message in messages:
         match message:
             case AssistantMessage():
@@ -62,10 +60,10 @@ def _in_protocol(messages: Iterable[Message], header: Header) -> Iterator[_Line]
             case ToolMessage():
                 yield _Line("user", result_text(message))
             case UserMessage():
-                yield _Line("user", f"{header(message)}{message.text}")
+                yield _Line("user", plain_text(message, header=header))
 
 
-def _in_plain_words(messages: Iterable[Message], header: Header) -> Iterator[_Line]:
+def _in_plain_words(messages: Iterable[Message], header: bool) -> Iterator[_Line]:
     """Calls are told with their results: a model that sees no protocol must not learn it from its own words."""
     arguments = ""
     for message in messages:
@@ -76,7 +74,7 @@ def _in_plain_words(messages: Iterable[Message], header: Header) -> Iterator[_Li
             case ToolMessage():
                 yield _Line("user", result_text(message, arguments))
             case UserMessage():
-                yield _Line("user", f"{header(message)}{message.text}")
+                yield _Line("user", plain_text(message, header=header))
 
 
 def _corrected(correction: Correction) -> Sequence[_Line]:
@@ -96,7 +94,3 @@ def _merged(lines: Iterable[_Line]) -> list[_Line]:
         elif line.content:
             merged.append(line)
     return merged
-
-
-def _no_header(_: UserMessage) -> str:
-    return ""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from stepagent.agents import ToolSpec
+from stepagent.llm.content import fenced
 from stepagent.messages import ToolCall, ToolMessage
 
 INSTRUCTION = """\
@@ -51,9 +52,7 @@ def result_text(message: ToolMessage, arguments: str = "") -> str:
 
     `arguments` is given where the call itself is not shown.
     """
-    runs = re.findall("`+", message.text)
-    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
     name = re.sub(r"[^\w.-]", "_", message.name)  # a made-up name may hold anything
     what = "Error" if message.is_error else "Result"
     made_with = f" with {arguments}" if arguments else ""
-    return f"{what} of {name}{made_with}:\n{fence}\n{message.text}\n{fence}"
+    return f"{what} of {name}{made_with}:\n{fenced(message.text)}"

@@ -54,10 +54,9 @@ def send(model: ModelSpec, fields: dict[str, Any], reader: TextReader, witness: 
     """
     assembly, key = Assembly(reader, witness), _key(model)
     try:
-        with _translated(model):
+        with _translated(model, key):
             _receive(model, key, fields, assembly)
     except ModelError as error:
-        error.message = error.message.replace(key, "***")  # some providers repeat the key that they refuse
         if not isinstance(error.__cause__, openai.APIStatusError):  # a request that was refused has cost nothing
             error.usage = assembly.usage
         if witness.seen and isinstance(error, _ASKED_AGAIN):
@@ -73,32 +72,32 @@ def _receive(model: ModelSpec, key: str, fields: dict[str, Any], assembly: Assem
     # Whatever else a provider takes goes as it is, whether or not the client knows the field.
     with client.chat.completions.with_streaming_response.create(**known, extra_body=request) as response:
         if "json" in response.headers.get("content-type", ""):  # the server does not stream
-            _add(assembly, response.json())
+            _add(assembly, response.json(), key)
             return
         events = Events(response.iter_bytes(), model.idle_timeout_s)
         for chunk in events:
-            _add(assembly, chunk)
+            _add(assembly, chunk, key)
         # "[DONE]" is as good an end as a finish reason, as long as there is a reply and no call of it is cut.
         if not assembly.finish_reason and not (events.done and assembly.may_be_whole()):
             raise ModelBusy("The model's stream ended before its reply was complete.")
 
 
-def _add(assembly: Assembly, chunk: Any) -> None:
+def _add(assembly: Assembly, chunk: Any, key: str) -> None:
     if not isinstance(chunk, dict):
         raise ModelReplyUnusable("The model's server did not answer with an object.")
     if error := chunk.get("error"):
-        raise read_refusal(Refusal(200, {"error": error}))
+        raise read_refusal(Refusal(200, {"error": error}, secret=key))
     assembly.add(chunk)
 
 
 @contextmanager
-def _translated(model: ModelSpec) -> Iterator[None]:
+def _translated(model: ModelSpec, key: str) -> Iterator[None]:
     """Errors of the client and its connection, as ours."""
     server = f"The server of model {model.name!r}"  # its address is nothing for callers of the API
     try:
         yield
     except openai.APIStatusError as error:
-        raise read_refusal(Refusal(error.status_code, error.body, error.response.headers)) from error
+        raise read_refusal(Refusal(error.status_code, error.body, error.response.headers, key)) from error
     except (openai.APITimeoutError, httpx2.TimeoutException) as error:
         raise ModelBusy(f"{server} did not answer in time.") from error
     except openai.APIConnectionError as error:
@@ -106,6 +105,8 @@ def _translated(model: ModelSpec) -> Iterator[None]:
         raise ModelBusy(f"{server} {'broke the connection off' if reached else 'cannot be reached'}.") from error
     except httpx2.HTTPError as error:
         raise ModelBusy(f"{server} broke the connection off.") from error
+    except httpx2.InvalidURL as error:
+        raise ConfigurationError(f"The base URL of model {model.name!r} is no URL.") from error
     except (openai.OpenAIError, ValueError, RecursionError) as error:
         raise ModelReplyUnusable(f"{server} answered in a form that is not known.") from error
 

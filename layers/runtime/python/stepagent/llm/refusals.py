@@ -33,6 +33,7 @@ class Refusal(NamedTuple):
     http_status: int
     body: Any
     headers: Mapping[str, str] = {}
+    secret: str = ""  # some providers repeat the key that they refuse
 
     @property
     def status(self) -> int:
@@ -53,7 +54,8 @@ class Refusal(NamedTuple):
     @property
     def words(self) -> str:
         """The provider's own words and its request id; never the page of HTML that a proxy sends."""
-        message = str(self.error.get("message") or "no words of its own")[:_WORDS_CHARS]
+        said = str(self.error.get("message") or "no words of its own")
+        message = (said.replace(self.secret, "***") if self.secret else said)[:_WORDS_CHARS]
         request_id = self.headers.get("x-request-id")
         return mended(f"status {self.status}: {message}") + (f", request {request_id}" if request_id else "")
 
@@ -87,11 +89,14 @@ _OVERFLOW = (
     r"|input is too long|exceeds? the (available )?context|reduce the length|token count .{0,40}exceeds"
     r"|string_above_max_length|range of input length|inputs. tokens \+"
 )
+_TOOLS = r"\W?(tools?|tool (use|calls?|calling)|tool_choice|tool_calls|functions|function[ _]call(s|ing)?)\b\W?"
+# The tools themselves must be what is refused: a schema or another field that is not taken says nothing about them.
 _NO_TOOLS = (
-    r"(does|do|did) ?(no|n'|n’)t support ((the|any) )?\W?(tool|function)|(tool|function).{0,30}(not|un)[ -]?support"
+    rf"(does|do|did) ?(no|n'|n’)t support (the |any )?{_TOOLS}|(^|[\s:]){_TOOLS} (is|are) (not|un)[ -]?support"
+    rf"|(^|[\s:]){_TOOLS} (is|are) not (enabled|allowed)"
     r"|no endpoints found that support tool|auto.{0,20}tool.choice requires|tools? param requires"
-    r"|(tool|function).{0,20}not (enabled|allowed)"
-    r"|(unsupported|unknown|unrecognized) .{0,40}\b(tools|tool_choice|functions|function_call)\b"
+    r"|(unsupported|unknown|unrecognized) (request )?(parameter|argument|field)s?( supplied)?:? \W?"
+    r"(tools|tool_choice|functions|function_call)\b(?![.\[])"
 )
 _LASTING = r"invalid_request|invalid_argument|authentication|permission|not_found"
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from stepagent.errors import ConfigurationError
 from stepagent.llm.reply import ModeName
 from stepagent.llm.schema import Dialect
-from stepagent.models import Frozen
+from stepagent.models import Frozen, problems
 
 MODELS_FILE = "models.yaml"  # in the catalog
 
@@ -57,8 +57,8 @@ class ModelSpec(Frozen):
     unsupported: tuple[str, ...] = Field((), description="Request fields that its server refuses; they are not sent.")
     reasoning_field: str = Field("", description="The field in which its reasoning goes back with its tool calls.")
 
-    idle_timeout_s: float = Field(60, gt=0, description="Seconds without data after which a stream counts as dead.")
-    first_byte_timeout_s: float = Field(120, gt=0, description="Seconds to wait for the first byte of a reply.")
+    idle_timeout_s: float = Field(60, gt=0, description="Seconds of comments alone after which a stream is dead.")
+    first_byte_timeout_s: float = Field(120, gt=0, description="Seconds to wait for a byte, the first or a later one.")
 
     @field_validator("call_id_pattern")
     @classmethod
@@ -132,7 +132,7 @@ def _model(row: dict[str, Any], providers: dict[str, dict[str, Any]]) -> ModelSp
     try:
         return ModelSpec(**{"vendor": provider or "", **(providers[provider] if provider else {}), **own})
     except ValidationError as error:
-        raise ValueError(f"model {name!r}: {error}") from error
+        raise ValueError(f"model {name!r}: {problems(error)}") from None
 
 
 def _check_fallbacks(models: Mapping[str, ModelSpec], path: Path) -> None:

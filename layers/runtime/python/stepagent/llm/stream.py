@@ -13,6 +13,7 @@ from stepagent.usage import Usage
 
 Chunk = Mapping[str, Any]  # as parsed: servers send fields of other types than they should, and null for absent
 
+_REASON_CHARS = 40  # words such as "tool_calls"
 _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 _MAX_TOKENS = 10**12  # more is no count
 
@@ -65,7 +66,7 @@ class Assembly:
         for choice in map(_object, _listed(chunk.get("choices"))):
             if choice.get("index") in (0, None):
                 self._add(_object(choice.get("delta") or choice.get("message")))
-                self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
+                self.finish_reason = mended(_text(choice.get("finish_reason")))[:_REASON_CHARS] or self.finish_reason
 
     def reply(self) -> Reply:
         """The whole reply; what the reader still holds back is heard now."""

@@ -7,6 +7,7 @@ All that belongs to a session stands in its partition, so that one query reads a
                        sk RUN#<ordinal>#TURN#<turn>      the claim on a turn and the decision it came to
                        sk M#<ordinal>#<turn>#<part>      part 0: a message, or a request's; parts from 1: its calls
     pk Q#<question>    sk QUESTION                       a question to a person, with its task token
+    pk MODEL#<model>   sk MODEL                          the calling modes that its server refused, and when
 
 What never changes after it is written is one JSON text (`body`), so that numbers and key order survive as given; what
 changes has an attribute of its own.
@@ -56,6 +57,10 @@ def call_key(session: SessionKey, call: CallKey) -> Item:
 
 def question_key(question: InteractionId) -> Item:
     return marshal({"pk": f"Q#{question}", "sk": "QUESTION"})
+
+
+def model_key(model: str) -> Item:
+    return marshal({"pk": f"MODEL#{model}", "sk": "MODEL"})
 
 
 def marshal(values: Mapping[str, Any]) -> Item:

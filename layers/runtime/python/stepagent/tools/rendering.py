@@ -48,7 +48,15 @@ def split_images(value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _is_image(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "image_url" and isinstance(part.get("image_url"), Mapping)
+    """Whether it is an image that a provider could take; anything else is text."""
+    if (
+        not isinstance(part, Mapping)
+        or part.get("type") != "image_url"
+        or not isinstance(part.get("image_url"), Mapping)
+    ):
+        return False
+    url = part["image_url"].get("url")
+    return isinstance(url, str) and url.startswith(("https://", "data:image/"))
 
 
 def _part_text(part: Any) -> str:
