@@ -1,4 +1,4 @@
-# Every command we use. `make` alone lists them; nothing is written outside .local/.
+# Every command we use. `make` alone lists them; what they install and store is in .local/.
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ export STEPAGENT_QUESTION := $(value Q)
 endif
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  make chat Q="What is 17*23?"   asks one question and ends'
 
 chat: $(RUN) ## Talk to the agent on this machine: no AWS account, no Docker, no key

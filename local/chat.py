@@ -59,6 +59,7 @@ class Chat:
                 self._say("Ctrl-D ends.")
                 continue
             except EOFError:
+                self._say("")
                 return code
             if line in ("/quit", "/exit"):
                 return code
@@ -72,6 +73,8 @@ class Chat:
             case "/new":
                 self._client = ApiClient(self._base_url, _new_session())
                 self._say("A new session.")
+            case _ if line.startswith("/"):
+                self._say(f"There is no command {line.split(maxsplit=1)[0]}.\n{HELP}")
             case _:
                 return self._ask_patiently(line)
         return COMPLETED

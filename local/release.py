@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.build import LIBRARY, Build, build
+from local.build import CATALOG, LIBRARY, Build, build
 from local.deploy import STACK_NAME, Stack, client, deploy
 from local.emulator import Emulator
 from local.model_choice import ModelChoice
+from stepagent.catalog import load_catalog
+from stepagent.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parent.parent
+_PATIENCE_S = 600  # a model on this machine may read a prompt for minutes while something else is running
 SECRET_NAME = "stepagent/model-api-key"  # noqa: S105 (a name, no secret)
+
+
+class CatalogWrong(RuntimeError):
+    """An agent or a tool is described wrongly."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,12 @@ class Release:
 
 
 def prepare(folder: Path, emulator: Emulator, choice: ModelChoice, model_url: str) -> Release:
-    """Put the model's key where the functions look for it, and build."""
+    """Check the catalog, put the model's key where the functions look for it, and build.
+
+    Raises:
+        CatalogWrong: a row is wrong; the message says which.
+    """
+    _check_catalog()
     api_key = _api_key(folder / "api-key")
     secret_arn, version = _store_model_key(emulator, choice.api_key)
     parameters = {
@@ -37,9 +49,17 @@ def prepare(folder: Path, emulator: Emulator, choice: ModelChoice, model_url: st
         "ApiKeyHashes": f"local={hashlib.sha256(api_key.encode()).hexdigest()}",
     }
     # The version is for nobody to read: with a new key it replaces warm functions, which remember the old one.
-    environment = {**emulator.environment, "LOCAL_MODEL_KEY_VERSION": version}
+    environment = {**emulator.environment, "LOCAL_MODEL_KEY_VERSION": version, "MODEL_IDLE_TIMEOUT_S": str(_PATIENCE_S)}
     built = build(ROOT, environment=environment, parameters=parameters)
     return Release(built, api_key, _fingerprint(built, choice.label))
+
+
+def _check_catalog() -> None:
+    """Finds a mistake before anything starts: later only a function's log would tell of it."""
+    try:
+        load_catalog(ROOT / CATALOG)
+    except ConfigurationError as error:
+        raise CatalogWrong(f"The catalog is not right. {error.message}") from error
 
 
 def roll_out(emulator: Emulator, release: Release) -> dict[str, str]:

@@ -93,7 +93,9 @@ def _add(assembly: Assembly, chunk: Any, key: str) -> None:
 @contextmanager
 def _translated(model: ModelSpec, key: str) -> Iterator[None]:
     """Errors of the client and its connection, as ours."""
-    server = f"The server of model {model.name!r}"  # its address is nothing for callers of the API
+    server = (
+        f"The server of model {model.name!r} ({model.provider_model})"  # its address is nothing for callers of the API
+    )
     try:
         yield
     except openai.APIStatusError as error:
