@@ -142,6 +142,12 @@ def test_models_are_the_agents(api: httpx.Client) -> None:
         assert "assistant" in [model.id for model in client.models.list()]
 
 
+def test_models_tell_what_they_can(api: httpx.Client) -> None:
+    rows = {row["id"]: row["capabilities"] for row in api.get("/models").json()["data"]}
+    assert rows["assistant"]["modes"] == ["tool_choice", "prompt_call"]
+    assert "calculator" in rows["assistant"]["tools"]
+
+
 def test_run_can_be_read_by_the_id_that_the_reply_names(api: httpx.Client, model: ScriptedModel) -> None:
     model.script(SUM, Reply(text="It is 391."))
     run_id = api.post("/chat/completions", json=body()).json()["stepagent"]["run_id"]
