@@ -58,3 +58,17 @@ def said(text: str = "", *calls: tuple[str, str], finish_reason: str = "", **cha
 
 def call_id(position: int, turn: int = 1) -> CallId:
     return CallId(f"call_1_{turn}_{position}")
+
+
+class Heard:
+    """What a listener was told. Stands for `Listener`."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.reasonings: list[str] = []
+
+    def text(self, fragment: str) -> None:
+        self.texts.append(fragment)
+
+    def reasoning(self, fragment: str) -> None:
+        self.reasonings.append(fragment)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepagent.settings import settings
+from tests.scripted_model import ScriptedModel
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 _NOBODY = {
@@ -58,3 +59,17 @@ def set_environment() -> Iterator[Callable[..., None]]:
 
         yield set_variables
     settings.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def endless_model() -> Iterator[ScriptedModel]:
+    """One scripted model for all tests."""
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def model(endless_model: ScriptedModel) -> ScriptedModel:
+    """The scripted model with nothing on it."""
+    endless_model.reset()
+    return endless_model

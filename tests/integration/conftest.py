@@ -13,18 +13,6 @@ from tests.scripted_model import ScriptedModel
 
 
 @pytest.fixture(scope="session")
-def endless_model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def model(endless_model: ScriptedModel) -> ScriptedModel:
-    endless_model.reset()
-    return endless_model
-
-
-@pytest.fixture(scope="session")
 def probe_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("probe") / "runs.log"
 

@@ -24,8 +24,7 @@ from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import ModelRequest, ModeName, Reply, TextReader
 from stepagent.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from stepagent.usage import Usage
-from tests.builders import a_tool, call_id, said
-from tests.unit.test_stream import Heard
+from tests.builders import Heard, a_tool, call_id, said
 
 QUESTION = UserMessage(text="What is new?")
 REQUEST = ModelRequest("Be kind.", [QUESTION], [a_tool()])

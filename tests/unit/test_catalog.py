@@ -213,4 +213,4 @@ def test_limits_are_taken_when_an_execution_holds_their_events(values: dict[str,
 @pytest.mark.parametrize("row", [a_tool(), Limits(), AgentSpec.model_validate(AGENT)])
 def test_row_stays_as_it_is_when_somebody_changes_it(row: ToolSpec | Limits | AgentSpec) -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        row.name = "other"  # type: ignore[misc, union-attr]
+        row.name = "other"  # type: ignore[misc, union-attr]  # what is tested

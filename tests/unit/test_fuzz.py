@@ -29,8 +29,7 @@ from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import AssistantMessage, Message, ToolMessage, UserMessage, message_adapter
 from stepagent.runs import Call, CallStatus, Run, TurnRecord
 from stepagent.turn import run_turn
-from tests.builders import a_run, a_tool
-from tests.unit.test_stream import Heard
+from tests.builders import Heard, a_run, a_tool
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "10000"))
 

@@ -245,7 +245,7 @@ class LostAnswer:
 
     def put_item(self, **request: Any) -> None:
         item = request["Item"] | self.changes
-        raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}, "Item": item}, "PutItem")  # type: ignore[typeddict-unknown-key]
+        raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}, "Item": item}, "PutItem")  # type: ignore[typeddict-unknown-key]  # botocore types it not
 
 
 @pytest.mark.parametrize(("changes", "written"), [({}, True), ({"data": {"S": '{"turn":9}'}}, False)])

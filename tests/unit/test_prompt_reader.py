@@ -11,24 +11,11 @@ from hypothesis import strategies as st
 from stepagent.llm.plain_reader import PlainReader
 from stepagent.llm.prompt_reader import PromptReader
 from stepagent.llm.reply import RequestedCall, Said, TextReader
+from tests.builders import Heard
 
 OFFERED = frozenset({"search", "ping"})
 CALL = '{"toolId":"search","arguments":{"q":"x"}}'
 LONG = "word " * 399  # 1,995 characters
-
-
-class Heard:
-    """What a listener was told. Stands for `Listener`."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.reasonings: list[str] = []
-
-    def text(self, fragment: str) -> None:
-        self.texts.append(fragment)
-
-    def reasoning(self, fragment: str) -> None:
-        self.reasonings.append(fragment)
 
 
 def read_with(reader: TextReader, heard: Heard, pieces: list[str]) -> Said:

@@ -1,6 +1,5 @@
 """One request to a provider, made by the real client against a scripted server on this machine."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -25,9 +24,9 @@ from stepagent.llm.providers import Witness, send
 from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Reply
 from stepagent.usage import Usage
+from tests.builders import Heard
 from tests.scripted_model import Fault, Raw, ScriptedModel
 from tests.scripted_model import Reply as Scripted
-from tests.unit.test_stream import Heard
 
 FIELDS = {"messages": [{"role": "user", "content": "Hi"}]}
 HTML = "<html><body><h1>502 Bad Gateway</h1></body></html>"
@@ -36,18 +35,6 @@ HEAD = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"
 
 def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
     return {**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
 
 
 def spec(model: ScriptedModel, **changes: Any) -> ModelSpec:

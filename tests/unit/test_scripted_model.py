@@ -16,20 +16,8 @@ CALL = ("calculator", {"expression": "17*23"})
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as running:
-        yield running
-
-
-@pytest.fixture
-def model(server: ScriptedModel) -> ScriptedModel:
-    server.reset()
-    return server
-
-
-@pytest.fixture(scope="module")
-def client(server: ScriptedModel) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=0.4) as opened:
+def client(endless_model: ScriptedModel) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=endless_model.base_url, api_key="none", max_retries=0, timeout=0.4) as opened:
         yield opened
 
 

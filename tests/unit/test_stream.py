@@ -12,22 +12,9 @@ from stepagent.llm.plain_reader import PlainReader
 from stepagent.llm.providers import Witness
 from stepagent.llm.reply import Listener, Reply, RequestedCall
 from stepagent.llm.stream import Assembly
+from tests.builders import Heard
 
 Json = dict[str, Any]
-
-
-class Heard:
-    """What a listener was told. Stands for `Listener`."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.reasonings: list[str] = []
-
-    def text(self, fragment: str) -> None:
-        self.texts.append(fragment)
-
-    def reasoning(self, fragment: str) -> None:
-        self.reasonings.append(fragment)
 
 
 def chunk(delta: Json | None = None, finish_reason: str | None = None, index: int = 0, **more: Any) -> Json:

@@ -150,7 +150,7 @@ def test_run_fails_with_the_reason_when_the_model_is_busy_for_the_last_time(
 def test_run_fails_with_the_reason_when_waiting_does_not_help(lay: Lay, error: Exception) -> None:
     record = lay(error)
     decision = think(RUN_ID, 1)
-    assert (decision.next, decision.reason) == ("fail", type(error).code)  # type: ignore[attr-defined]
+    assert (decision.next, decision.reason) == ("fail", type(error).code)  # type: ignore[attr-defined]  # errors of ours have a code
     assert len(record.stored) == 1
 
 

@@ -12,8 +12,9 @@ from referencing.exceptions import Unresolvable
 from stepagent.agents import ToolSpec
 from stepagent.errors import ToolError
 from stepagent.llm.coercion import coerced
+from stepagent.llm.fragments import mended
 from stepagent.llm.lenient_json import MAX_DEPTH, Incomplete, Malformed, read_whole
-from stepagent.llm.lenient_scalars import finite, whole_characters
+from stepagent.llm.lenient_scalars import finite
 from stepagent.llm.schema import in_order
 
 _ECHO_CHARS = 300
@@ -140,7 +141,7 @@ def _unusable(tool: ToolSpec, text: str, why: str) -> ToolError:
     schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)
     echo, shape = _cut(text, _ECHO_CHARS), _cut(schema, _SCHEMA_CHARS)
     message = f"The arguments of {tool.name} cannot be used: {why}. You sent: {echo} The schema is: {shape}"
-    return ToolError(whole_characters(message))
+    return ToolError(mended(message))
 
 
 def _cut(text: str, chars: int) -> str:

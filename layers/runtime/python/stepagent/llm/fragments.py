@@ -1,6 +1,9 @@
 """Text that arrives in pieces."""
 
 import codecs
+import re
+
+_HALF = re.compile(r"[\ud800-\udfff]")
 
 
 class Fragments:
@@ -19,4 +22,4 @@ class Fragments:
 
 def mended(text: str) -> str:
     """The text with its halves of characters joined or replaced, so that it encodes as UTF-8."""
-    return Fragments().add(text, final=True)
+    return Fragments().add(text, final=True) if _HALF.search(text) else text

@@ -3,6 +3,8 @@
 import math
 import re
 
+from stepagent.llm.fragments import mended
+
 _MAX_DIGITS = 4300  # Python converts no longer integers, because that takes quadratic time
 _CLOSING_QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "＂": "＂", "＇": "＇"}
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
@@ -20,7 +22,6 @@ _BODIES = {
 _ESCAPES_IN_ORDER = re.compile(r"""[^\\]*(?:\\(?:["'“”‘’＂＇\\/bfnrt]|u[0-9a-fA-F]{4})[^\\]*)*""")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class Malformed(ValueError):
@@ -29,13 +30,6 @@ class Malformed(ValueError):
 
 class Incomplete(ValueError):
     """It ends before its value does: in a stream, more may come."""
-
-
-def whole_characters(text: str) -> str:
-    """The text with pairs of surrogates joined and half ones replaced, so that it can be stored and sent."""
-    if not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def finite(number: str) -> float:
@@ -62,7 +56,7 @@ def read_key(text: str, at: int) -> tuple[str, int]:
     word = _WORD.match(text, at)
     if not word:
         raise Malformed(f"a key is missing at character {at}")
-    return whole_characters(word[0]), word.end()
+    return mended(word[0]), word.end()
 
 
 def read_string(text: str, at: int) -> tuple[str, int]:
@@ -74,7 +68,7 @@ def read_string(text: str, at: int) -> tuple[str, int]:
         raise Incomplete("it ends inside a string")
     if text[end] != _CLOSING_QUOTES[opening]:
         raise Malformed(f"the quotes are not clear at character {end}")
-    return whole_characters(_unescaped(text[at + 1 : end], _CLOSING_QUOTES[opening])), end + 1
+    return mended(_unescaped(text[at + 1 : end], _CLOSING_QUOTES[opening])), end + 1
 
 
 def _unescaped(body: str, quote: str) -> str:
@@ -114,4 +108,4 @@ def read_word(text: str, at: int) -> tuple[bool | None, int]:
         return _WORDS[word], at + len(word)
     if at + len(word) == len(text) and any(known.startswith(word) for known in _WORDS):
         raise Incomplete("it ends inside a word")
-    raise Malformed(f"{whole_characters(word[:20])} is not JSON, at character {at}")
+    raise Malformed(f"{mended(word[:20])} is not JSON, at character {at}")
