@@ -3,36 +3,42 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import to_json
+from stepagent.llm.fragments import mended
+from stepagent.tools.plain import to_json
 
 EMPTY = "(empty)"
+MAX_KEPT_BYTES = 20_000_000  # of one result
+_CONTINUATION = bytes(range(0x80, 0xC0))  # bytes that begin no character in UTF-8
 
 
-def to_text(value: Any, limit_bytes: int) -> str:
-    """Strings as they are, everything else as JSON; at most `limit_bytes` of UTF-8, with a note of what was cut.
+def to_text(value: Any) -> str:
+    """Strings as they are, everything else as JSON; at most 20 MB, with a note where more is left out.
 
-    Dates, decimals and bytes (base64) have a JSON form; `0`, `false` and `null` keep their meaning.
+    `0`, `false` and `null` keep their meaning; see `to_json` for the rest.
 
     Raises:
-        TypeError: the value has no JSON form.
+        ToolError: the value has no JSON form; the message says why.
     """
-    text = value if isinstance(value, str) else _json(value)
-    return _shorten(text or EMPTY, limit_bytes)
+    text = mended(str.__str__(value)) if isinstance(value, str) else to_json(value)
+    return _capped(text or EMPTY)
 
 
-def _json(value: Any) -> str:
-    try:
-        return to_json(value, bytes_mode="base64", inf_nan_mode="strings").decode()
-    except ValueError as error:
-        raise TypeError(f"A value of type {type(value).__name__} has no JSON form.") from error
-
-
-def _shorten(text: str, limit_bytes: int) -> str:
-    content = text.encode("utf-8", "replace")
+def preview(text: str, limit_bytes: int, call_id: str) -> str:
+    """The text where it fits, else its beginning and its end, with a note of its size and of how to read on."""
+    content = mended(text).encode()
     if len(content) <= limit_bytes:
         return content.decode()
-    kept = content[:limit_bytes].decode("utf-8", "ignore")
-    return f"{kept}\n… (cut: the first {len(kept.encode())} of {len(content)} bytes)"
+    room = max(0, limit_bytes - len(_omission(len(content), call_id, len(content)).encode()))
+    head, read_bytes = whole_characters(content[: room - room // 4])
+    tail, _ = whole_characters(content[len(content) - room // 4 :])
+    return head + _omission(len(content), call_id, read_bytes) + tail
+
+
+def whole_characters(piece: bytes) -> tuple[str, int]:
+    """The characters that stand whole in a piece of UTF-8 text, and where in the piece the last of them ends."""
+    begun = piece.lstrip(_CONTINUATION)
+    text = begun.decode("utf-8", "ignore")
+    return text, len(piece) - len(begun) + len(text.encode())
 
 
 def split_images(value: Any) -> tuple[Any, tuple[str, ...]]:
@@ -60,4 +66,17 @@ def _is_image(part: Any) -> bool:
 
 
 def _part_text(part: Any) -> str:
-    return str(part["text"]) if isinstance(part, Mapping) and part.get("type") == "text" else _json(part)
+    return str(part["text"]) if isinstance(part, Mapping) and part.get("type") == "text" else to_json(part)
+
+
+def _capped(text: str) -> str:
+    content = text.encode()
+    if len(content) <= MAX_KEPT_BYTES:
+        return text
+    note = f"\n… (cut here: of {len(content)} bytes no more than {MAX_KEPT_BYTES} are kept)"
+    return whole_characters(content[: MAX_KEPT_BYTES - len(note.encode())])[0] + note
+
+
+def _omission(total_bytes: int, call_id: str, offset_bytes: int) -> str:
+    reading = f'read_result(call_id="{call_id}", offset_bytes={offset_bytes})'
+    return f"\n… [{total_bytes} bytes in all, of which the middle is left out: {reading} reads on] …\n"
