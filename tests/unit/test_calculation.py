@@ -9,10 +9,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from stepagent.tools import ToolError
-from tests.functions import catalog_entry, load, untitled
+from tests.functions import load
 
 calculation = load("tool_calculator", "calculation")
 evaluate: Callable[[str], int | float] = calculation.evaluate
@@ -220,10 +219,3 @@ def test_calculator_hands_refusals_to_the_model() -> None:
     assert handler.run({"expression": "17*23"}) == 391
     with pytest.raises(ToolError, match="division by zero"):
         handler.run({"expression": "1/0"})
-
-
-def test_calculator_is_described_alike_in_catalog_and_code() -> None:
-    function = load("tool_calculator", "app").handler.function
-    entry = catalog_entry("calculator")
-    assert entry["description"] == function.__doc__
-    assert entry["parameters"] == untitled(TypeAdapter(function).json_schema())

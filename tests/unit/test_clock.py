@@ -4,10 +4,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from pydantic import TypeAdapter
 
 from stepagent.tools import ToolError
-from tests.functions import catalog_entry, load, untitled
+from tests.functions import load
 
 clock = load("tool_current_time", "clock")
 current_time: Callable[[str, datetime], dict[str, str]] = clock.current_time
@@ -84,10 +83,3 @@ def test_current_time_hands_bad_zones_to_the_model() -> None:
     assert handler.run({})["timezone"] == "UTC"
     with pytest.raises(ToolError, match="Asia/Tokyo"):
         handler.run({"timezone": "Tokio"})
-
-
-def test_current_time_is_described_alike_in_catalog_and_code() -> None:
-    function = load("tool_current_time", "app").handler.function
-    entry = catalog_entry("current_time")
-    assert entry["description"] == function.__doc__
-    assert entry["parameters"] == untitled(TypeAdapter(function).json_schema())

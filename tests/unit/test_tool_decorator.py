@@ -1,30 +1,31 @@
 """`@tool`: what happens around a tool's function, over a record in memory."""
 
+import asyncio
 import json
-from datetime import date
+from dataclasses import FrozenInstanceError, replace
+from datetime import date, timedelta
 from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
+from stepagent.clock import now
 from stepagent.errors import NotFound
-from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, Question, RunId, RunKey
+from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunId, RunKey
 from stepagent.store.calls import ClaimedCall
 from stepagent.store.journal import Event
-from stepagent.store.questions import StoredQuestion
-from stepagent.tools import ToolError, execution, tool
-from stepagent.tools.execution import record_failure
+from stepagent.tools import ToolContext, ToolError, execution, tool
 from tests.builders import NOON, OWNER, RUN_ID, a_call, a_done_call
 
 EVENT = {"run_id": RUN_ID, "call_id": "call_1_1_0"}
 
 
 class Record:
-    """One call in memory. Stands for the functions of `store.calls` that an execution uses."""
+    """One call in memory. Stands for the functions of the store that an execution uses."""
 
-    def __init__(self, call: Call, question: str | None = None) -> None:
+    def __init__(self, call: Call) -> None:
         self.call = call
-        self.question = InteractionId(question) if question else None
+        self.kept = b""
 
     def claim_call(self, run: RunKey, key: CallKey) -> ClaimedCall:
         if key != self.call.key:
@@ -32,7 +33,7 @@ class Record:
         ours = self.call.status is CallStatus.PENDING
         if ours:
             self.call = self.call.model_copy(update={"status": CallStatus.STARTED})
-        return ClaimedCall(self.call, ours, self.question)
+        return ClaimedCall(self.call, ours)
 
     def store_result(self, run: RunKey, key: CallKey, result: CallResult) -> bool:
         if self.call.status is CallStatus.DONE:
@@ -40,22 +41,8 @@ class Record:
         self.call = self.call.model_copy(update={"status": CallStatus.DONE, "result": result})
         return True
 
-    def load_question(self, question: InteractionId) -> StoredQuestion:
-        asked = Question(
-            interaction_id=question,
-            run_id=RUN_ID,
-            call_id=self.call.call_id,
-            tool=self.call.name,
-            owner=OWNER,
-            type="text",
-            description="Which?",
-            created_at=NOON,
-            expires_at=NOON,
-        )
-        return StoredQuestion(asked, "token", closed=True)
-
-    def settle_question(self, question: Question) -> None:
-        self.question = None
+    def keep_result(self, run: RunKey, key: CallKey, text_bytes: bytes) -> None:
+        self.kept = text_bytes
 
 
 class Journal:
@@ -82,9 +69,9 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return Journal.events
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, call: Call, question: str | None = None) -> Record:
-    record = Record(call, question)
-    for name in ("claim_call", "store_result", "load_question", "settle_question"):
+def recorded(monkeypatch: pytest.MonkeyPatch, call: Call) -> Record:
+    record = Record(call)
+    for name in ("claim_call", "store_result", "keep_result"):
         monkeypatch.setattr(execution, name, getattr(record, name))
     return record
 
@@ -151,6 +138,102 @@ def test_handler_gives_the_call_id_alone_when_it_has_run(monkeypatch: pytest.Mon
     assert measure(EVENT, None) == {"call_id": "call_1_1_0"}
 
 
+@tool
+def tell(q: str, context: ToolContext, unit: str = "cm") -> dict[str, Any]:
+    return {
+        "q": q,
+        "unit": unit,
+        "ids": [context.run_id, context.session, context.call_id],
+        "caller": context.caller,
+        "key": context.idempotency_key,
+        "in_time": 0 < context.remaining_s <= 7,
+    }
+
+
+def test_function_is_told_whose_call_it_answers_when_it_takes_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = recorded(monkeypatch, a_call(caller=OWNER, timeout_s=7))
+    tell(EVENT, None)
+    assert json.loads(result_of(record)[0]) == {
+        "q": "x",
+        "unit": "cm",
+        "ids": [RUN_ID, "abc", "call_1_1_0"],
+        "caller": OWNER,
+        "key": f"{RUN_ID}/call_1_1_0",
+        "in_time": True,
+    }
+
+
+def test_context_is_no_argument_that_a_model_is_told_of_or_can_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(tell.parameters["properties"]) == ["q", "unit"]
+    record = recorded(monkeypatch, a_call(arguments={"q": "x", "context": {"caller": "somebody"}}))
+    tell(EVENT, None)
+    assert result_of(record) == ("The arguments do not fit: context: Extra inputs are not permitted", True)
+
+
+def test_bound_value_wins_when_the_model_gives_the_same_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = recorded(monkeypatch, a_call(arguments={"q": "x", "unit": "mile"}, bound={"unit": "km"}))
+    tell(EVENT, None)
+    assert json.loads(result_of(record)[0])["unit"] == "km"
+
+
+def test_bound_value_is_validated_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = recorded(monkeypatch, a_call(arguments={"length": 1}, bound={"day": "never"}))
+    measure(EVENT, None)
+    text, is_error = result_of(record)
+    assert is_error
+    assert text.startswith("The arguments do not fit: day: ")
+
+
+def a_context(**changes: Any) -> ToolContext:
+    run = RunKey.parse(RUN_ID)
+    return replace(ToolContext(RUN_ID, run.session, a_call().call_id, OWNER, NOON), **changes)
+
+
+@pytest.mark.parametrize("hint", [ToolContext, ToolContext | None, Annotated[ToolContext, "ours"], "ToolContext"])
+def test_context_is_known_however_its_type_is_written(hint: Any) -> None:
+    def whose(given: Any) -> Any:
+        return given
+
+    whose.__annotations__ = {"given": hint}
+    made = tool(whose)
+    assert made.parameters["properties"] == {}
+    assert made.run({}, a_context()) == a_context()
+
+
+def test_context_keeps_its_place_when_arguments_cannot_be_named() -> None:
+    @tool
+    def place(first: int, context: ToolContext, second: int, /, *, third: int) -> Any:
+        return first, context.caller, second, third
+
+    assert place.run({"first": 1, "second": 2, "third": 3}, a_context()) == (1, OWNER, 2, 3)
+
+
+def test_tool_says_so_when_it_is_run_without_the_context_that_it_takes() -> None:
+    with pytest.raises(TypeError, match="tell takes a ToolContext"):
+        tell.run({"q": "x"})
+
+
+def test_context_stays_as_it_is_when_a_function_changes_it() -> None:
+    with pytest.raises(FrozenInstanceError):
+        a_context().caller = OWNER  # type: ignore[misc]  # what is tested
+
+
+def test_no_time_remains_when_the_deadline_is_over() -> None:
+    assert a_context(deadline=now() - timedelta(hours=1)).remaining_s == 0
+    assert 3590 < a_context(deadline=now() + timedelta(hours=1)).remaining_s <= 3600
+
+
+def test_result_of_an_async_function_is_stored_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool
+    async def later(q: str) -> str:
+        await asyncio.sleep(0)
+        return f"{q} later"
+
+    record = recorded(monkeypatch, a_call())
+    later(EVENT, None)
+    assert result_of(record) == ("x later", False)
+
+
 def test_start_and_end_are_told_with_the_id_when_a_call_runs(
     monkeypatch: pytest.MonkeyPatch, events: list[Event]
 ) -> None:
@@ -189,17 +272,27 @@ def test_result_says_so_when_the_value_has_no_json_form(monkeypatch: pytest.Monk
 
     record = recorded(monkeypatch, a_call())
     odd(EVENT, None)
-    assert result_of(record) == ("TypeError: A value of type object has no JSON form.", True)
+    text, is_error = result_of(record)
+    assert is_error
+    assert text == "The tool ran, but its result cannot be shown: a value of type object has no JSON form."
 
 
-def test_error_is_cut_when_the_tool_raises_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_error", [False, True])
+def test_model_sees_a_preview_and_the_whole_is_kept_when_a_result_is_long(
+    monkeypatch: pytest.MonkeyPatch, is_error: bool
+) -> None:
     @tool
-    def rant(q: str) -> None:
-        raise ToolError("x" * 10_000)
+    def rant(q: str) -> str:
+        if is_error:
+            raise ToolError("中" * 10_000)
+        return "中" * 10_000
 
     record = recorded(monkeypatch, a_call(result_limit_bytes=256))
     rant(EVENT, None)
-    assert len(result_of(record)[0]) < 400
+    text, was_error = result_of(record)
+    assert (len(text.encode()) <= 256, was_error) == (True, is_error)
+    assert "read_result" in text
+    assert record.kept.decode() == "中" * 10_000
 
 
 @pytest.mark.parametrize("value", [0, False, None, "", []])
@@ -250,46 +343,3 @@ def test_late_result_is_dropped_when_the_call_was_given_one_meanwhile(
     slow(EVENT, None)
     assert result_of(record) == ("timed out", True)
     assert [event.type for event in events] == ["tool.started"]
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        ("States.Timeout", "did not answer in time"),
-        ("Sandbox.Timedout", "did not answer in time"),
-        ("Lambda.ResourceNotFoundException", "does not exist"),
-        ("Lambda.Unknown", "Lambda.Unknown"),
-    ],
-)
-def test_call_gets_a_result_when_its_function_could_not_give_one(
-    monkeypatch: pytest.MonkeyPatch, error: str, words: str
-) -> None:
-    record = recorded(monkeypatch, a_call(status=CallStatus.STARTED))
-    record_failure(RUN_ID, "call_1_1_0", error)
-    assert words in result_of(record)[0]
-    assert result_of(record)[1]
-
-
-def test_earlier_result_stands_when_a_failure_is_recorded_after_it(
-    monkeypatch: pytest.MonkeyPatch, events: list[Event]
-) -> None:
-    record = recorded(monkeypatch, a_done_call("before"))
-    record_failure(RUN_ID, "call_1_1_0", "States.Timeout")
-    assert (result_of(record), events) == (("before", False), [])
-
-
-def test_question_expires_when_nobody_answered_in_time(monkeypatch: pytest.MonkeyPatch, events: list[Event]) -> None:
-    record = recorded(monkeypatch, a_call(status=CallStatus.STARTED), question="q1")
-    monkeypatch.setattr(execution, "close_question", lambda question: True)
-    record_failure(RUN_ID, "call_1_1_0", "States.Timeout")
-    assert (result_of(record), record.question) == (("Nobody answered in time.", True), None)
-    assert [event.type for event in events] == ["tool.completed", "interaction.resolved"]
-
-
-def test_answer_becomes_the_result_when_it_arrived_at_the_moment_of_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
-    settled: list[InteractionId] = []
-    record = recorded(monkeypatch, a_call(status=CallStatus.STARTED), question="q1")
-    monkeypatch.setattr(execution, "close_question", lambda question: False)
-    monkeypatch.setattr(execution, "settle", settled.append)
-    record_failure(RUN_ID, "call_1_1_0", "States.Timeout")
-    assert (settled, record.call.status) == (["q1"], CallStatus.STARTED)

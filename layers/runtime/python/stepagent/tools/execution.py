@@ -1,34 +1,58 @@
 """The record of a call's execution: claimed before it runs, answered once, told to who follows."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
+from stepagent.agents import ToolSpec
+from stepagent.approvals import digest_of
 from stepagent.clock import now
-from stepagent.errors import ToolError
-from stepagent.interactions import settle
+from stepagent.errors import NotFound, ToolError
 from stepagent.journal import Journal, shown
 from stepagent.observe import logger
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
 from stepagent.store.calls import claim_call, store_result
-from stepagent.store.questions import close_question, load_question, settle_question
-from stepagent.tools.rendering import split_images, to_text
+from stepagent.store.results import keep_result
+from stepagent.store.runs import require_run
+from stepagent.tools.rendering import MAX_KEPT_BYTES, preview, split_images, to_text
 
 _INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
-_TIMED_OUT = "The tool did not answer in time. Its effects are unknown: check before you repeat it."
-_FAILURES = {
-    "States.Timeout": _TIMED_OUT,
-    "Sandbox.Timedout": _TIMED_OUT,
-    "Lambda.ResourceNotFoundException": "The tool's function does not exist. Do without this tool.",
-}
-_EXPIRED = "Nobody answered in time."
+_NOT_APPROVED = "Not run: nobody approved of a call with these arguments."
 
 
-def execute(run_id: str, call_id: str, function: Callable[[Mapping[str, Any]], Any]) -> None:
+class Invocation:
+    """A call that is about to run, and what its function may know beside the arguments."""
+
+    def __init__(self, run: RunKey, call: Call, moment: datetime) -> None:
+        self.run = run
+        self.call = call
+        self.arguments = call.all_arguments
+        self.deadline = moment + timedelta(seconds=call.timeout_s)
+
+    @cached_property
+    def tool(self) -> ToolSpec:
+        """The tool's row as the run keeps it. Costs a request, which only tools without a function of their own need.
+
+        Raises:
+            NotFound: the run is gone, or has no such tool.
+        """
+        tool = require_run(self.run.run_id).tool(self.call.name)
+        if tool is None:
+            raise NotFound(f"Run {self.run.run_id} has no tool {self.call.name!r}.")
+        return tool
+
+
+Function = Callable[[Invocation], Any]
+
+
+def execute(run_id: str, call_id: str, function: Function) -> None:
     """Runs a call at most once and stores its one result, whatever happens to it.
 
     A call that is done is not run again. One that began and never ended runs again only if its tool is idempotent;
-    otherwise its result says that its effects are unknown.
+    otherwise its result says that its effects are unknown. One that a person must approve runs with the approved
+    arguments only.
     """
     run, key = RunKey.parse(run_id), CallKey.parse(call_id)
     claimed = claim_call(run, key)
@@ -36,59 +60,59 @@ def execute(run_id: str, call_id: str, function: Callable[[Mapping[str, Any]], A
     if call.status is CallStatus.DONE:
         return
     with Journal(run.run_id) as journal:
-        if not claimed.ours and not call.idempotent:
-            _finish(journal, run, call, _error(_INTERRUPTED))
+        refusal = refusal_of(call) or ("" if claimed.ours or call.idempotent else _INTERRUPTED)
+        if refusal:
+            finish_call(journal, run, call, error_result(refusal))
             return
-        journal.emit(
-            "tool.started",
-            id=call.call_id,
-            name=call.name,
-            arguments=shown(json.dumps(call.arguments, ensure_ascii=False)),
-        )
-        _finish(journal, run, call, _run(call, function))
+        announce_start(journal, call)
+        finish_call(journal, run, call, _run(Invocation(run, call, now()), function))
 
 
-def record_failure(run_id: str, call_id: str, error: str) -> None:
-    """Gives a call whose function could not do so itself its one result; an earlier result stands.
-
-    Args:
-        run_id: the run.
-        call_id: the call.
-        error: the error's name, as the state machine knows it.
-    """
-    run, key = RunKey.parse(run_id), CallKey.parse(call_id)
-    claimed = claim_call(run, key)
-    if claimed.question and not close_question(claimed.question):
-        settle(claimed.question)  # a person's answer arrived first, and becomes the result
-        return
-    text = _EXPIRED if claimed.question and error == "States.Timeout" else _failure_text(error)
-    with Journal(run.run_id) as journal:
-        _finish(journal, run, claimed.call, _error(text))
-        if claimed.question and (asked := load_question(claimed.question)):
-            settle_question(asked.question)
-            journal.emit("interaction.resolved", interaction_id=claimed.question, expired=True)
+def refusal_of(call: Call) -> str:
+    """Why a call may not run, or nothing."""
+    approved = not call.needs_approval or call.approved == digest_of(call.all_arguments)
+    return "" if approved else _NOT_APPROVED
 
 
-def _failure_text(error: str) -> str:
-    return _FAILURES.get(error, f"The tool failed ({error}).")
+def announce_start(journal: Journal, call: Call) -> None:
+    arguments = shown(json.dumps(call.arguments, ensure_ascii=False))
+    journal.emit("tool.started", id=call.call_id, name=call.name, arguments=arguments)
 
 
-def _run(call: Call, function: Callable[[Mapping[str, Any]], Any]) -> CallResult:
+def _run(invocation: Invocation, function: Function) -> CallResult:
+    call = invocation.call
     try:
-        value, images = split_images(function(call.arguments))
-        return CallResult(text=to_text(value, call.result_limit_bytes), images=images, finished_at=now())
+        value, images = split_images(function(invocation))
+        return to_result(invocation.run, call, to_text(value), images=images)
     except ToolError as error:
-        return _error(to_text(error.message, call.result_limit_bytes))
+        return to_result(invocation.run, call, to_text(error.message), is_error=True)
     except Exception as error:  # a tool is foreign code: whatever it raises is this call's result
         logger.exception("tool raised", extra={"call_id": call.call_id, "tool": call.name})
-        return _error(to_text(f"{type(error).__name__}: {error}", call.result_limit_bytes))
+        return to_result(invocation.run, call, to_text(f"{type(error).__name__}: {error}"), is_error=True)
 
 
-def _error(text: str) -> CallResult:
+def to_result(
+    run: RunKey, call: Call, text: str, *, images: tuple[str, ...] = (), is_error: bool = False
+) -> CallResult:
+    """A call's result. Text above the tool's limit is kept outside the record, and its preview says how to read on."""
+    content, kept_bytes = text.encode("utf-8", "replace"), None
+    if len(content) > call.result_limit_bytes:
+        kept_bytes = min(len(content), MAX_KEPT_BYTES)
+        keep_result(run, call.key, content[:kept_bytes])
+        text = preview(text, call.result_limit_bytes, call.call_id)
+    else:
+        text = content.decode()
+    return CallResult(text=text, images=images, is_error=is_error, finished_at=now(), kept_bytes=kept_bytes)
+
+
+def error_result(text: str) -> CallResult:
     return CallResult(text=text, is_error=True, finished_at=now())
 
 
-def _finish(journal: Journal, run: RunKey, call: Call, result: CallResult) -> None:
-    if store_result(run, call.key, result):
+def finish_call(journal: Journal, run: RunKey, call: Call, result: CallResult) -> bool:
+    """Gives a call its result and tells who follows; False where it has one, which then stands."""
+    stored = store_result(run, call.key, result)
+    if stored:
         text, is_error = shown(result.text), result.is_error
         journal.emit("tool.completed", id=call.call_id, name=call.name, text=text, is_error=is_error)
+    return stored
