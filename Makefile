@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat up down status test fuzz conformance bench api-key lint format clean
+.PHONY: help chat up down status test fuzz conformance bench new-tool tool-rows api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -55,8 +55,14 @@ conformance: $(DEV) ## Run a file of hard cases against the whole product: CASES
 bench: $(DEV) ## Measure what the runtime itself costs a turn
 	@PYTHONPATH=layers/runtime/python $(PY) -m bench.overhead
 
-api-key: $(RUN) ## Make a key for a client of a deployed stack: NAME=alice
-	@$(PY) -m local.api_key $(NAME)
+new-tool: $(RUN) ## Make a tool that works at once: NAME=weather, for AGENT=assistant unless it says another, or none
+	@$(PY) -m local.new_tool '$(NAME)' '$(AGENT)'
+
+tool-rows: $(RUN) ## Bring the catalog's rows up to date with the functions of the tools
+	@$(PY) -m local.tool_rows
+
+api-key: $(RUN) ## Make a key for a client of a deployed stack: NAME=alice, SCOPES=catalog to change agents and tools
+	@$(PY) -m local.api_key $(NAME) $(SCOPES)
 
 format: $(DEV) ## Put the code into the one format
 	@$(PY) -m ruff check --fix --quiet .
@@ -66,7 +72,8 @@ clean: ## Stop the stack and forget its data; packages and the model stay
 	@test ! -x $(PY) || $(PY) -m local.cli down
 	@rm -rf .local/aws .local/*.log .local/*.json .local/api-key .local/cache .local/model/*.state
 
-RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt
+RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt \
+	functions/tool_mcp/requirements.txt
 
 $(RUN): $(RUN_REQUIREMENTS) local/install.py
 	@$(PYTHON) local/install.py $(VENV) local/requirements.txt && touch $@
