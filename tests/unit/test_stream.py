@@ -143,7 +143,7 @@ def test_usage_is_read_when_it_comes_in_a_chunk_without_choices() -> None:
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
     usage = read(chunk({"content": "x"}), END, {**chunk(usage=counted), "choices": []}).usage
-    assert usage.model_dump() == {
+    assert usage.model_dump(exclude={"cost_usd"}) == {
         "input_tokens": 7,
         "output_tokens": 3,
         "cached_tokens": 4,

@@ -1,16 +1,26 @@
 """What a model's work is counted in."""
 
+from decimal import Decimal
+
 from stepagent.models import Frozen
 
 
 class Usage(Frozen):
-    """Tokens as the provider counted them; zero where it did not say, which `complete` tells."""
+    """Tokens as the provider counted them; zero where it did not say, which `complete` tells.
+
+    `cost_usd` is what they cost in US dollars, None where a price is not known.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     complete: bool = True
+    cost_usd: Decimal | None = Decimal(0)
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -19,4 +29,10 @@ class Usage(Frozen):
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             complete=self.complete and other.complete,
+            cost_usd=_sum(self.cost_usd, other.cost_usd),
         )
+
+
+def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """What is not known stays unknown in a sum."""
+    return None if one is None or other is None else one + other

@@ -58,11 +58,12 @@ def send(model: ModelSpec, fields: dict[str, Any], reader: TextReader, witness: 
             _receive(model, key, fields, assembly)
     except ModelError as error:
         if not isinstance(error.__cause__, openai.APIStatusError):  # a request that was refused has cost nothing
-            error.usage = assembly.usage
+            error.usage = model.priced(assembly.usage)
         if witness.seen and isinstance(error, _ASKED_AGAIN):
-            raise ModelReplyUnusable(error.message, usage=assembly.usage) from error
+            raise ModelReplyUnusable(error.message, usage=error.usage) from error
         raise
-    return assembly.reply()
+    reply = assembly.reply()
+    return reply._replace(usage=model.priced(reply.usage))
 
 
 def _receive(model: ModelSpec, key: str, fields: dict[str, Any], assembly: Assembly) -> None:

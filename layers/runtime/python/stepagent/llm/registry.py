@@ -15,18 +15,34 @@ from stepagent.errors import ConfigurationError
 from stepagent.llm.reply import ModeName
 from stepagent.llm.schema import Dialect
 from stepagent.models import Frozen, problems
+from stepagent.usage import Usage
 
 MODELS_FILE = "models.yaml"  # in the catalog
 
 Price = Annotated[Decimal, Field(ge=0)]
 
 
+_MILLION = 1_000_000
+
+
 class Prices(Frozen):
-    """US dollars per million tokens. A price that is not known makes the cost unknown, never zero."""
+    """US dollars per million tokens. A price that is not known makes the cost unknown, never zero.
+
+    Without a price of its own, cached input costs what other input costs.
+    """
 
     input: Price | None = None
     cached: Price | None = None
     output: Price | None = None
+
+    def cost_usd(self, usage: Usage) -> Decimal | None:
+        """What these tokens cost, None where that is not known."""
+        if self.input is None or self.output is None or not usage.complete:
+            return None
+        cached = self.input if self.cached is None else self.cached
+        fresh_tokens = max(0, usage.input_tokens - usage.cached_tokens)
+        cost = fresh_tokens * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        return cost / _MILLION
 
 
 class ModelSpec(Frozen):
@@ -79,6 +95,10 @@ class ModelSpec(Frozen):
     def server(self) -> str:
         """Whose server it is, for what only that one understands."""
         return self.vendor or self.base_url
+
+    def priced(self, usage: Usage) -> Usage:
+        """The same tokens with what they cost here."""
+        return usage.model_copy(update={"cost_usd": self.prices.cost_usd(usage)})
 
     def __hash__(self) -> int:
         return hash((self.name, self.provider_model, self.base_url))

@@ -1,0 +1,103 @@
+"""What stops a run before its model does: the bounds of its agent, and calls that go round in circles. Pure."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from stepagent.messages import CallId, Message, ToolMessage
+from stepagent.runs import Call, Run, StopReason
+
+_NOTICED_BEFORE_END = 2  # turns in which the model is told before a circle ends the run
+_NOTICE = "\n\n(You have made this same call {times} times, with this same result. Do something else, or answer.)"
+
+
+class Reached(NamedTuple):
+    """Why a run must land, in words for its model and for a person."""
+
+    reason: StopReason
+    to_model: str
+    to_person: str
+
+
+_WORDS: dict[StopReason, tuple[str, str]] = {
+    StopReason.MAX_TURNS: ("You have used all the steps that you may take.", "this is the limit of steps"),
+    StopReason.MAX_CALLS: ("You have made all the tool calls that you may make.", "the tool calls are used up"),
+    StopReason.MAX_TOKENS: ("You have used all the tokens that you may use.", "the tokens are used up"),
+    StopReason.MAX_COST: ("The money for this task is spent.", "the money for it is spent"),
+    StopReason.MAX_WALL_TIME: ("The time for this task is over.", "the time for it is over"),
+    StopReason.LOOP: ("You are repeating a call that tells you nothing new.", "the same call was made over and over"),
+}
+
+
+def reached(run: Run, turn: int, entries: Sequence[Message | Call], moment: datetime) -> Reached | None:
+    """The bound that this turn has reached, the first where several are."""
+    limits, calls = run.agent.limits, calls_of(run, entries)
+    checks = {
+        StopReason.MAX_TURNS: turn > limits.max_turns,
+        StopReason.MAX_CALLS: len(calls) >= limits.max_calls,
+        StopReason.MAX_TOKENS: _is_spent(run.usage.total_tokens, limits.max_total_tokens),
+        StopReason.MAX_COST: _is_spent(run.usage.cost_usd, limits.max_cost_usd),
+        StopReason.MAX_WALL_TIME: _is_spent(elapsed_s(run, calls, moment), limits.max_wall_s),
+        StopReason.LOOP: max(_repeats(calls, turn - 1).values(), default=0) >= limits.max_repeats,
+    }
+    return next((Reached(reason, *_WORDS[reason]) for reason, is_so in checks.items() if is_so), None)
+
+
+def calls_of(run: Run, entries: Sequence[Message | Call]) -> list[Call]:
+    """The calls that this run asked for, not those of earlier runs of its session."""
+    return [entry for entry in entries if isinstance(entry, Call) and entry.key.ordinal == run.key.ordinal]
+
+
+def elapsed_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
+    """Seconds since the run began, less those for which nothing but people kept it waiting."""
+    waited: defaultdict[int, int] = defaultdict(int)
+    for call in calls:
+        if call.result:
+            waited[call.key.turn] = max(waited[call.key.turn], call.result.waited_s)
+    return (moment - run.created_at).total_seconds() - sum(waited.values())
+
+
+def time_left_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
+    """Seconds until the run's time is over."""
+    longest = run.agent.limits.max_wall_s
+    return math.inf if longest is None else longest - elapsed_s(run, calls, moment)
+
+
+def with_notices(run: Run, messages: Sequence[Message], entries: Sequence[Message | Call]) -> list[Message]:
+    """The conversation in which a result that came again and again says so."""
+    notices = _notices(run, calls_of(run, entries))
+    return [
+        message.model_copy(update={"text": message.text + notices[message.call_id]})
+        if isinstance(message, ToolMessage) and message.call_id in notices
+        else message
+        for message in messages
+    ]
+
+
+def _is_spent(used: Decimal | float | None, limit: Decimal | float | None) -> bool:
+    """Whether a limit is reached. What is not known, such as a cost, cannot be bounded, and counts as spent."""
+    return limit is not None and (used is None or used >= limit)
+
+
+def _notices(run: Run, calls: Sequence[Call]) -> dict[CallId, str]:
+    first = max(2, run.agent.limits.max_repeats - _NOTICED_BEFORE_END)
+    turns = {call.key.turn for call in calls}
+    repeats = {call_id: times for turn in turns for call_id, times in _repeats(calls, turn).items()}
+    return {call_id: _NOTICE.format(times=times) for call_id, times in repeats.items() if times >= first}
+
+
+def _repeats(calls: Sequence[Call], turn: int) -> dict[CallId, int]:
+    """For each call of a turn: in how many turns, up to this one, the same call had the same result."""
+    turns: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for call in calls:
+        if call.key.turn <= turn:
+            turns[_signature(call)].add(call.key.turn)
+    return {call.call_id: len(turns[_signature(call)]) for call in calls if call.key.turn == turn}
+
+
+def _signature(call: Call) -> tuple[str, str, str]:
+    return call.name, json.dumps(call.arguments, sort_keys=True), call.result.text if call.result else ""
