@@ -54,6 +54,7 @@ def build(root: Path, *, environment: Mapping[str, str], parameters: Mapping[str
     for name, value in parameters.items():
         template["Parameters"][name]["Default"] = value
     template.get("Globals", {}).get("Function", {}).pop("Layers", None)
+    _name_contents(template, root)
     _leave_out(template, {name for name, resource in template["Resources"].items() if _only_on_aws(resource)})
     bootstrap = _bootstrap(root)
     for resource in template["Resources"].values():
@@ -68,6 +69,13 @@ def build(root: Path, *, environment: Mapping[str, str], parameters: Mapping[str
                 definition = _definition(root / resource["Properties"]["DefinitionUri"])
                 resource["Properties"]["DefinitionUri"] = _add(objects, definition)
     return Build(json.dumps(template, default=str), objects)
+
+
+def _name_contents(template: Resource, root: Path) -> None:
+    """What is done again when a layer has another version is done here when its folder has another content."""
+    for resource in template["Resources"].values():
+        if resource["Type"] == "Custom::Catalog":
+            resource["Properties"] |= {"Catalog": _digest(root / CATALOG), "Library": _digest(root / LIBRARY)}
 
 
 def _only_on_aws(resource: Resource) -> bool:

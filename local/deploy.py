@@ -3,6 +3,7 @@
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import boto3
@@ -91,6 +92,10 @@ def _apply(cloudformation: Any, name: str, build: Build, found: dict[str, Any] |
         found = None
     change = cloudformation.update_stack if found else cloudformation.create_stack
     try:
+        if found and found["StackStatus"] == "UPDATE_ROLLBACK_FAILED":
+            # The catalog is a folder here, so that a rollback finds it as it is, and not as it was.
+            cloudformation.continue_update_rollback(StackName=name, ResourcesToSkip=["CatalogRows"])
+            _settle(cloudformation, name)
         change(
             StackName=name,
             TemplateBody=build.template,
@@ -118,12 +123,15 @@ def _settle(cloudformation: Any, name: str) -> dict[str, Any] | None:
 
 
 def _reasons(cloudformation: Any, name: str) -> str:
-    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-    return "; ".join(
+    """Why the last change failed, each reason once: a rollback may fail for the same one."""
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]  # the newest first
+    latest = takewhile(lambda event: event.get("ResourceStatusReason") != "User Initiated", events)
+    reasons = [
         f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}"
-        for event in events
+        for event in latest
         if event["ResourceStatus"].endswith("_FAILED") and event.get("ResourceStatusReason")
-    )
+    ]
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def _stack(emulator: Emulator, found: dict[str, Any]) -> Stack:

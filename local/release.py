@@ -46,10 +46,13 @@ def prepare(folder: Path, emulator: Emulator, choice: ModelChoice, model_url: st
         "ModelName": choice.name,
         "ModelBaseUrl": model_url,
         "ModelApiKeySecretArn": secret_arn,
-        "ApiKeyHashes": f"local={hashlib.sha256(api_key.encode()).hexdigest()}",
+        "HttpAllowedHosts": os.environ.get("HTTP_ALLOWED_HOSTS", ""),
+        "ApiKeyHashes": f"local+catalog={hashlib.sha256(api_key.encode()).hexdigest()}",
     }
     # The version is for nobody to read: with a new key it replaces warm functions, which remember the old one.
     environment = {**emulator.environment, "LOCAL_MODEL_KEY_VERSION": version, "MODEL_IDLE_TIMEOUT_S": str(_PATIENCE_S)}
+    # Whoever starts the stack may let its tools call the services of this machine.
+    environment |= {name: os.environ[name] for name in ("HTTP_ALLOW_PRIVATE",) if name in os.environ}
     built = build(ROOT, environment=environment, parameters=parameters)
     return Release(built, api_key, _fingerprint(built, choice.label))
 

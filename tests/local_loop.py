@@ -100,7 +100,7 @@ def local_loop(base_url: str, *, root: Path = ROOT, **environment: str) -> Itera
                 "ModelBaseUrl": base_url,
                 "ModelName": "scripted",
                 "ModelApiKeySecretArn": "",
-                "ApiKeyHashes": f"local={_sha256(API_KEY)},other={_sha256('other-key')}",
+                "ApiKeyHashes": f"local+catalog={_sha256(API_KEY)},other={_sha256('other-key')}",
             }
             stack = deploy(emulator, build(root, environment=environment, parameters=parameters))
             enter(emulator, stack, root)

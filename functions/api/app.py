@@ -3,8 +3,12 @@
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
+from catalog_routes import add_routes
 
+from stepagent import interactions
+from stepagent.announcing import view
 from stepagent.api import service, shapes
+from stepagent.api.keys import Caller
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import RequestError
 from stepagent.interactions import answer
@@ -14,25 +18,45 @@ from stepagent.runs import Principal
 app = APIGatewayRestResolver()
 
 
-def _principal() -> Principal:
-    return Principal(app.current_event.request_context.authorizer["principalId"])
+def _caller() -> Caller:
+    found = app.current_event.request_context.authorizer
+    return Caller(Principal(found["principalId"]), frozenset((found.get("scopes") or "").split()))
 
 
 @app.get("/models")
 def list_models() -> dict[str, Any]:
-    return shapes.models(service.catalog().agents, service.models())
+    return shapes.models(service.agents(), service.models())
 
 
 @app.get("/runs/<run_id>")
 def read_run(run_id: str) -> dict[str, Any]:
-    return shapes.run_view(service.read_run(run_id, _principal()))
+    return shapes.run_view(service.read_run(run_id, _caller().principal))
+
+
+@app.post("/runs/<run_id>/cancel")
+def cancel_run(run_id: str) -> dict[str, Any]:
+    return shapes.run_view(service.cancel(run_id, _caller().principal))
+
+
+@app.get("/interactions")
+def list_interactions() -> dict[str, Any]:
+    status = app.current_event.query_string_parameters.get("status") or "pending"
+    return shapes.interactions(interactions.list_interactions(_caller().principal, status))
+
+
+@app.get("/interactions/<interaction_id>")
+def read_interaction(interaction_id: str) -> dict[str, Any]:
+    return view(interactions.read_interaction(interaction_id, _caller().principal))
 
 
 @app.post("/interactions/<interaction_id>")
 def answer_interaction(interaction_id: str) -> dict[str, Any]:
     request = read_answer_request((app.current_event.decoded_body or "").encode())
-    question = answer(interaction_id, _principal(), request.answer)
-    return question.model_dump(mode="json", exclude={"owner"})
+    return view(answer(interaction_id, _caller().principal, request.answer))
+
+
+add_routes(app, "agent", _caller)
+add_routes(app, "tool", _caller)
 
 
 @app.exception_handler(RequestError)  # type: ignore[untyped-decorator]  # Powertools leaves its type open

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from stepagent.api.keys import principal_of
+from stepagent.api.keys import caller_of
 
 
 class AuthorizerRequest(BaseModel):
@@ -14,13 +14,16 @@ class AuthorizerRequest(BaseModel):
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     request = AuthorizerRequest.model_validate(event)
-    principal = principal_of(request.token)
+    caller = caller_of(request.token)
     # One policy for the whole API, since API Gateway caches it across methods.
     api_arn = "/".join(request.method_arn.split("/")[:2])
     statement = {
         "Action": "execute-api:Invoke",
-        "Effect": "Allow" if principal else "Deny",
+        "Effect": "Allow" if caller else "Deny",
         "Resource": f"{api_arn}/*",
     }
     policy = {"Version": "2012-10-17", "Statement": [statement]}
-    return {"principalId": principal or "nobody", "policyDocument": policy}
+    if caller is None:
+        return {"principalId": "nobody", "policyDocument": policy}
+    context = {"scopes": " ".join(sorted(caller.scopes))}  # its values are texts, never lists
+    return {"principalId": caller.principal, "policyDocument": policy, "context": context}

@@ -1,4 +1,4 @@
-"""The catalog: the repository's own rows, and how wrong rows are named."""
+"""The catalog's files: the repository's own rows, and how wrong rows are named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +10,10 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from stepagent.agents import AgentSpec, Limits, ToolSpec
-from stepagent.catalog import load_catalog
-from stepagent.errors import ConfigurationError, NotFound
+from stepagent.catalog import load_catalog, read_files
+from stepagent.errors import ConfigurationError
 from stepagent.llm.registry import find_model, load_models
+from stepagent.rows import RowKey
 from tests.builders import a_tool
 from tests.functions import ROOT
 
@@ -42,7 +43,7 @@ def test_repositorys_catalog_is_right_when_it_is_read() -> None:
     catalog = load_catalog(ROOT / "catalog")
     assert catalog.agents
     for agent in catalog.agents.values():
-        assert len(catalog.tools_of(agent)) == len(agent.tools)
+        assert [tool.name for tool in catalog.tools_of(agent)] == [*(use.shown_name for use in agent.tools), "read_result"]
 
 
 def test_repositorys_tools_have_schemas_when_they_are_read() -> None:
@@ -127,10 +128,42 @@ def test_directory_is_named_when_there_is_no_catalog(tmp_path: Path) -> None:
         load_catalog(tmp_path / "nowhere")
 
 
-def test_agents_are_listed_when_an_unknown_one_is_asked_for(lay: Lay) -> None:
-    with pytest.raises(NotFound, match="helper") as refused:
-        load_catalog(lay()).agent("gpt-4")
-    assert (refused.value.param, refused.value.error_code) == ("model", "model_not_found")
+@pytest.mark.parametrize(
+    ("file", "row", "field"),
+    [
+        ("agents__wrong", {**AGENT, "name": "wrong", "tools": ["search", "nothing"]}, "tools.1: .*'nothing'"),
+        ("agents__wrong", {**AGENT, "name": "wrong", "model": "gpt-0"}, "model: .*'gpt-0', it has default"),
+        ("tools__wrong", {**TOOL, "name": "wrong", "kind": "agent", "target": "nobody"}, "target: .*'nobody'"),
+        (
+            "tools__wrong",
+            {**TOOL, "name": "wrong", "parameters": {"properties": {"q": {"type": "txt"}}}},
+            r"parameters\.properties\.q\.type: not a JSON Schema",
+        ),
+        ("tools__wrong", {**TOOL, "name": "wrong", "description": "x" * 100_000}, "it: has 100072 bytes"),
+    ],
+)
+def test_file_and_field_are_named_when_a_row_does_not_fit(lay: Lay, file: str, row: object, field: str) -> None:
+    directory = lay(**{file: row})
+    with pytest.raises(ConfigurationError, match=rf"{file.replace('__', '/')}\.yaml is not right: {field}"):
+        load_catalog(directory)
+
+
+def test_agent_may_be_asked_by_its_own_tool_when_both_are_files(lay: Lay) -> None:
+    directory = lay(tools__ask={**TOOL, "name": "ask", "kind": "agent", "target": "helper"})
+    assert load_catalog(directory).tools["ask"].target == "helper"
+
+
+def test_digest_stays_when_only_a_comment_changes(lay: Lay) -> None:
+    before = read_files(lay())
+    after = read_files(lay(tools__search=f"# searches\n{yaml.safe_dump(TOOL)}\n"))
+    assert before == after
+
+
+def test_digest_changes_when_a_file_says_something_else(lay: Lay) -> None:
+    before = read_files(lay())
+    after = read_files(lay(tools__search={**TOOL, "timeout_s": 31}))
+    changed = {key for key in before if before[key].digest != after[key].digest}
+    assert changed == {RowKey("tool", "search")}
 
 
 @pytest.mark.parametrize(

@@ -1,70 +1,114 @@
-"""Agents and tools as the catalog's files hold them, checked when they are read."""
+"""Agents and tools: as files hold them, and as runs find them in the record."""
 
+import hashlib
+import json
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import yaml
 from pydantic import ValidationError
 
-from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
 from stepagent.errors import ConfigurationError, NotFound
+from stepagent.llm.registry import MODELS_FILE, load_models
+from stepagent.mcp_discovery import with_discovered_tools
 from stepagent.models import problems
+from stepagent.rows import SPECS, Catalog, RowKey, RowKind, Spec, flaws, key_of
+from stepagent.store.catalog import list_rows, read_row, read_rows
 
-Row = TypeVar("Row", AgentSpec, ToolSpec)
+_READS = 3  # an agent may lose a tool between the two requests that read them; its next version has it no more
+_NAMES_SHOWN = 20
 
 
-class Catalog(NamedTuple):
-    agents: dict[str, AgentSpec]
-    tools: dict[str, ToolSpec]
+class FileRow(NamedTuple):
+    """A row as a file holds it. `file` is its path in the catalog; `digest` changes with what it says."""
 
-    def agent(self, name: str) -> AgentSpec:
-        """One agent.
+    file: str
+    digest: str
+    spec: Spec
 
-        Raises:
-            NotFound: there is no such agent; worded as OpenAI clients know it, since `model` names the agent.
-        """
-        if name not in self.agents:
-            names = ", ".join(sorted(self.agents))
-            raise NotFound(f"There is no agent {name!r}; there are: {names}.", "model", "model_not_found")
-        return self.agents[name]
 
-    def tools_of(self, agent: AgentSpec) -> tuple[ToolSpec, ...]:
-        return tuple(self.tools[name] for name in agent.tools)
+class FoundAgent(NamedTuple):
+    """What a run begins with. `versions` are those of the rows, by kind and name, such as `tool search`."""
+
+    agent: AgentSpec
+    tools: tuple[ToolSpec, ...]
+    versions: dict[str, int]
+
+
+def find_agent(name: str) -> FoundAgent:
+    """An agent and its tools as they stand now, in two requests.
+
+    Raises:
+        NotFound: there is no such agent; worded as OpenAI clients know it, since `model` names the agent.
+        ConfigurationError: it has a tool that does not exist.
+    """
+    for _ in range(_READS):
+        row = read_row(RowKey("agent", name))
+        agent = row.spec if row else None
+        if row is None or not isinstance(agent, AgentSpec):
+            raise _no_such_agent(name)
+        rows = read_rows({RowKey("tool", name) for name in (READ_RESULT, *(use.tool for use in agent.tools))})
+        found = Catalog.of(tool.spec for tool in rows)
+        if all(use.tool in found.tools for use in agent.tools):
+            versions = {f"{each.key.kind} {each.key.name}": each.version for each in (row, *rows)}
+            return FoundAgent(*with_discovered_tools(agent, found.tools_of(agent)), versions)
+    raise ConfigurationError(f"Agent {name!r} has a tool that does not exist.")
 
 
 @cache
 def load_catalog(directory: Path) -> Catalog:
-    """Reads `agents/*.yaml` and `tools/*.yaml`, once a process.
+    """The catalog of these files, read once a process. Raises as `read_files` does."""
+    return Catalog.of(row.spec for row in read_files(directory).values())
+
+
+def read_files(directory: Path) -> dict[RowKey, FileRow]:
+    """Reads `agents/*.yaml` and `tools/*.yaml`, which must fit together and to `models.yaml`.
 
     Raises:
-        ConfigurationError: a row is wrong, or an agent names a tool that does not exist; the message says which.
+        ConfigurationError: a row is wrong; the message names the file and the field.
     """
-    agents = _rows(directory / "agents", AgentSpec)
-    tools = _rows(directory / "tools", ToolSpec)
-    if not agents:
+    rows: dict[RowKey, FileRow] = {}
+    for row in (*_rows(directory, "agent"), *_rows(directory, "tool")):
+        key = key_of(row.spec)
+        if key in rows:
+            raise ConfigurationError(f"{rows[key].file} and {row.file} both hold {key}.")
+        rows[key] = row
+    catalog = Catalog.of(row.spec for row in rows.values())
+    if not catalog.agents:
         raise ConfigurationError(f"There are no agents in {directory}.")
-    for agent in agents.values():
-        if len(set(agent.tools)) < len(agent.tools):
-            raise ConfigurationError(f"Agent {agent.name!r} names a tool twice.")
-        if missing := [name for name in agent.tools if name not in tools]:
-            raise ConfigurationError(f"Agent {agent.name!r} names tools that do not exist: {', '.join(missing)}.")
-    return Catalog(agents, tools)
-
-
-def _rows(directory: Path, kind: type[Row]) -> dict[str, Row]:
-    rows: dict[str, Row] = {}
-    for row in (_row(path, kind) for path in sorted(directory.glob("*.yaml"))):
-        if row.name in rows:
-            raise ConfigurationError(f"Two files in {directory.name} have the name {row.name!r}.")
-        rows[row.name] = row
+    models = load_models(directory / MODELS_FILE)
+    for row in rows.values():
+        for flaw in flaws(row.spec, catalog, models):
+            raise _wrong(row.file, f"{flaw.field or 'it'}: {flaw.message}")
     return rows
 
 
-def _row(path: Path, kind: type[Row]) -> Row:
+def _rows(directory: Path, kind: RowKind) -> list[FileRow]:
+    return [_row(path, kind) for path in sorted((directory / f"{kind}s").glob("*.yaml"))]
+
+
+def _row(path: Path, kind: RowKind) -> FileRow:
+    file = f"{path.parent.name}/{path.name}"
     try:
-        return kind.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        spec = SPECS[kind].model_validate(content)
+        # What it says, not how: comments and spaces are no change.
+        digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()
     except ValidationError as error:
-        raise ConfigurationError(f"{path.parent.name}/{path.name} is not right: {problems(error)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path.parent.name}/{path.name} is not right: {error}") from error
+        raise _wrong(file, problems(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        raise _wrong(file, str(error)) from error
+    return FileRow(file, digest, spec)
+
+
+def _wrong(file: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{file} is not right: {why}.")
+
+
+def _no_such_agent(name: str) -> NotFound:
+    names = sorted(row.key.name for row in list_rows("agent"))
+    more = ", …" if len(names) > _NAMES_SHOWN else ""
+    listed = ", ".join(names[:_NAMES_SHOWN])
+    return NotFound(f"There is no agent {name[:80]!r}; there are: {listed}{more}.", "model", "model_not_found")

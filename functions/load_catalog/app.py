@@ -1,0 +1,12 @@
+"""The custom resource behind the catalog: brings its files into the record on each deploy."""
+
+from typing import Any
+
+from cloudformation import StackRequest, serve
+
+from stepagent.loading import load
+from stepagent.settings import settings
+
+
+def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
+    return serve(StackRequest.model_validate(event), lambda: load(settings().catalog_dir))
