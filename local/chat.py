@@ -4,7 +4,8 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -17,6 +18,9 @@ COMPLETED, FAILED, NOT_ANSWERED = 0, 1, 3  # exit codes
 HELP = """\
 /new    begin a new session     /help   this text
 /quit   end (also Ctrl-D)       Ctrl-C  stop waiting for a reply"""
+
+
+AnsweredT = TypeVar("AnsweredT")
 
 
 class NobodyAnswers(RuntimeError):
@@ -45,9 +49,26 @@ class Chat:
         while closing.questions:
             *others, last = closing.questions
             for other in others:
-                self._client.answer(other["interaction_id"], self._ask_person(other["description"]))
-            closing = self._follow(self._ask_person(last["description"] if others else ""))
+                self._until_it_fits(partial(self._answer, other))
+            # What stands alone was shown with the reply.
+            closing = self._until_it_fits(partial(self._answer_last, last["text"] if others else ""))
         return COMPLETED if closing.status == "completed" else FAILED
+
+    def _answer(self, question: dict[str, Any]) -> None:
+        self._client.answer(question["interaction_id"], self._ask_person(question["text"]))
+
+    def _answer_last(self, question: str) -> Closing:
+        return self._follow(self._ask_person(question))
+
+    def _until_it_fits(self, answer: Callable[[], AnsweredT]) -> AnsweredT:
+        """Asks again where an answer is none of the options, or leaves a field out."""
+        while True:
+            try:
+                return answer()
+            except ApiError as error:
+                if error.code != "invalid_answer":
+                    raise
+                self._say(str(error))
 
     def converse(self) -> int:
         """Read questions until the input ends; the exit code tells whether all were answered."""
@@ -136,11 +157,15 @@ class Chat:
         if standing := data.get("stepagent"):
             closing.status, closing.run_id, closing.turns = standing["status"], standing["run_id"], standing["turns"]
             closing.questions = standing.get("interactions", [])
-            self._asked.update(question["call_id"] for question in closing.questions)
+            self._asked.update(each["call_id"] for each in closing.questions if self._answers(each))
         if usage := data.get("usage"):
             closing.tokens = (usage["prompt_tokens"], usage["completion_tokens"])
         if error := data.get("error"):
             closing.failure = error["message"]
+
+    def _answers(self, question: dict[str, Any]) -> bool:
+        """Whether the person's answer is the result of the call, not a leave to run it or one of an agent's steps."""
+        return bool(question["type"] != "approval" and self._tools.get(question["call_id"]) == question["tool"])
 
     def _ask_person(self, question: str) -> str:
         """The person's answer. The question itself was shown with the reply, unless several are open."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stepagent.interactions import ask
+from stepagent.asking import ask
 
 
 class AskRequest(BaseModel):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stepagent.tools.execution import record_failure
+from stepagent.call_failures import record_failure
 
 
 class CallFailure(BaseModel):

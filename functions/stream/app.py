@@ -11,18 +11,19 @@ from starlette.routing import Route
 
 from stepagent.api import shapes
 from stepagent.api.chat import stream_chat, whole_chat
-from stepagent.api.requests import MAX_BODY_BYTES, read_chat_request
+from stepagent.api.requests import MAX_BODY_BYTES, read_chat_request, read_idempotency_key
 from stepagent.api.service import say
 from stepagent.errors import BodyTooLarge, RequestError
 from stepagent.observe import logger
-from stepagent.runs import Principal
+from stepagent.runs import Principal, RunStatus
 
 _NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 async def complete_chat(request: Request) -> Response:
     chat = read_chat_request(await _read_body(request))
-    following = await asyncio.to_thread(say, chat, _principal(request))
+    key = read_idempotency_key(request.headers.get("idempotency-key"))
+    following = await asyncio.to_thread(say, chat, _principal(request), key)
     headers = {"X-StepAgent-Run-Id": following.run.run_id}
     if chat.stream:
         return StreamingResponse(
@@ -33,9 +34,9 @@ async def complete_chat(request: Request) -> Response:
 
 
 def _status(body: dict[str, Any]) -> int:
-    if "error" not in body:
-        return 200
-    return 504 if body["error"]["type"] == "timeout" else 502
+    if "error" in body:
+        return 502
+    return 202 if body["stepagent"]["status"] == RunStatus.RUNNING else 200
 
 
 async def _read_body(request: Request) -> bytes:

@@ -13,9 +13,9 @@ from stepagent.api.service import session_key_of
 from stepagent.executions import client, start_execution
 from stepagent.runs import ENDED, Decision, RunId, RunKey
 from stepagent.store.runs import load_run
-from tests.conformance import aws_events, aws_store, definition_check, wire
+from tests.conformance import aws_events, aws_store, definition_check, queue_driver, wire
 from tests.conformance.aws_store import asking
-from tests.conformance.cases import Case, Json, Skipped, Unsupported
+from tests.conformance.cases import Case, Json, Skipped, Unsupported, event_of
 from tests.conformance.evidence import Answer, Evidence
 from tests.conformance.loop_driver import OWNER, drive
 from tests.conformance.plan import Drive
@@ -191,7 +191,7 @@ _SITUATIONS: list[tuple[Applies, Situation]] = [
     (lambda given, keys: given.get("service") == "apigateway" and "run_s" in given, _long_run),
     (
         lambda given, keys: given.get("service") == "sqs" or "batch" in given or "batch_item_failures" in keys,
-        lambda stage, case, name: aws_events.queue(stage, case),
+        queue_driver.take_batches,
     ),
-    (lambda given, keys: aws_events.event_of(given) is not None, aws_events.hand_over),
+    (lambda given, keys: event_of(given) is not None, aws_events.hand_over),
 ]

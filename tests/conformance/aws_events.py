@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import importlib.util
-import json
 import sys
 from typing import Any
 
@@ -11,74 +10,22 @@ from starlette.applications import Starlette
 
 from stepagent.messages import UserMessage
 from stepagent.store.runs import create_run, load_run
-from tests.conformance import wire
+from tests.conformance import queue_driver, wire
 from tests.conformance.api_driver import to_application
 from tests.conformance.aws_store import a_run
-from tests.conformance.cases import Case, Json, Unsupported
+from tests.conformance.cases import Case, Json, event_of
 from tests.conformance.evidence import Answer, Evidence
 from tests.conformance.loop_driver import OWNER
 from tests.conformance.stage import API_MODEL, Stage
 from tests.conformance.wire import Script
 from tests.functions import ROOT, load
 
-_ACCOUNT = "000000000000"
-
-
-def queue(stage: Stage, case: Case) -> Evidence:
-    """Messages of a queue, given to the function that starts runs from them."""
-    functions = stage.loop.client("lambda").list_functions()["Functions"]
-    named = [function["FunctionName"] for function in functions if "ingest" in function["FunctionName"].lower()]
-    if not named:
-        raise Unsupported("the product has no function that starts runs from a queue")
-    with stage.api_turn:
-        stage.models.scripts[API_MODEL] = Script([wire.said("hi")] * 20)
-        return _through(stage, named[0], _batches(case.input))
-
-
-def _through(stage: Stage, function: str, batches: list[list[Json]]) -> Evidence:
-    client, before, failures = stage.loop.client("lambda"), _count(stage), list[str]()
-    for batch in batches:
-        reply = client.invoke(FunctionName=function, Payload=json.dumps({"Records": batch}))
-        body = json.load(reply["Payload"]) or {}
-        failures += [each["itemIdentifier"] for each in body.get("batchItemFailures", [])]
-    return Evidence(runs=_count(stage) - before, facts={"batch_item_failures": failures})
-
-
-def _batches(given: Json) -> list[list[Json]]:
-    if event := event_of(given):
-        return [event["Records"]]
-    if "batch" in given:
-        names = [name if name != "ok" else f"ok-{n}" for n, name in enumerate(given["batch"])]
-        return [[_record(name, "{not json" if "poison" in name else _job(name)) for name in names]]
-    return [[_record(str(m["messageId"]), _job(json.dumps(m.get("body", {}))))] for m in given["messages"]]
-
-
-def _job(key: str) -> str:
-    return json.dumps({"agent": "agent", "input": "hi", "session_id": key})
-
-
-def _record(message_id: str, body: str) -> Json:
-    source = f"arn:aws:sqs:us-east-1:{_ACCOUNT}:jobs"
-    return {"messageId": message_id, "body": body, "eventSource": "aws:sqs", "eventSourceARN": source}
-
-
-def _count(stage: Stage) -> int:
-    machine = stage.loop.stack.state_machine_arn
-    pages = stage.loop.client("stepfunctions").get_paginator("list_executions").paginate(stateMachineArn=machine)
-    return sum(len(page["executions"]) for page in pages)
-
-
-def event_of(given: Json) -> Json | None:
-    """The event that a case holds, under whatever name."""
-    events = [value for name, value in given.items() if isinstance(value, dict) and name != "variants"]
-    return given["event"] if isinstance(given.get("event"), dict) else next(iter(events), None)
-
 
 def hand_over(stage: Stage, case: Case, name: str) -> Evidence:
     """Gives an event to the function that it is for."""
     event = event_of(case.input) or {}
     if "Records" in event:
-        return queue(stage, case)
+        return queue_driver.take_batches(stage, case, name)
     if event.get("source") == "aws.states":
         return _ended_execution(event, name)
     with stage.api_turn:

@@ -21,8 +21,10 @@ from stepagent.store.calls import store_result
 from stepagent.store.clients import dynamodb
 from stepagent.store.items import marshal
 from stepagent.store.journal import read_events
+from stepagent.store.results import read_kept_result
 from stepagent.store.runs import claim_turn, create_run, load_history, put_call, put_message, store_turn
 from stepagent.store.table import transact
+from stepagent.tools.execution import to_result
 from stepagent.tools.rendering import to_text
 from stepagent.usage import Usage
 from tests.conformance import wire
@@ -73,11 +75,18 @@ def round_trip(case: Case, name: str) -> Evidence:
     decision = Decision(run_id=run.run_id, turn=1, next="act", calls=(reference,))
     claim = claim_turn(run, 1, "case")
     store_turn(run, claim.claim_id, TurnRecord(decision, said, [call], Usage()))
-    text = to_text(value, 65_536)
-    store_result(run.key, call.key, CallResult(text=text, finished_at=now()))
+    text = to_text(value)
+    store_result(run.key, call.key, to_result(run.key, call, text))
     read = next(entry for entry in load_history(run.key.session) if isinstance(entry, Call))
-    same = read.result is not None and read.result.text == text and read.arguments == arguments
+    same = _whole_result(run, read) == text and read.arguments == arguments
     return Evidence(facts={"round_trip": same, "item_bytes": _largest_item(run)})
+
+
+def _whole_result(run: Run, call: Call) -> str:
+    """The text of a result, also where the record shows a preview of it."""
+    if call.result is None or call.result.kept_bytes is None:
+        return call.result.text if call.result else ""
+    return read_kept_result(run.key, call.key, 0, call.result.kept_bytes).text_bytes.decode()
 
 
 def _value_of(given: Json) -> Any:

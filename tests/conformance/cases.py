@@ -88,6 +88,12 @@ def _tool(name: str, row: Json, given: Json, stops: set[str]) -> ToolSpec:
     return ToolSpec.model_validate(values)
 
 
+def event_of(given: Json) -> Json | None:
+    """The event of AWS that a case holds, under whatever name."""
+    events = [value for name, value in given.items() if isinstance(value, dict) and name != "variants"]
+    return given["event"] if isinstance(given.get("event"), dict) else next(iter(events), None)
+
+
 def agent_of(given: Json, model: str, tools: tuple[ToolSpec, ...], mode: str | None = None) -> AgentSpec:
     """An agent as a case wants it; a setting that agents of the product do not have makes the case fail."""
     fields: Json = {"name": "agent", "instructions": "Be helpful.", "model": model}
@@ -95,9 +101,8 @@ def agent_of(given: Json, model: str, tools: tuple[ToolSpec, ...], mode: str | N
     if wanted := mode or given.get("mode"):
         fields["mode"] = _MODES.get(str(wanted), str(wanted))
     if "tool_choice" in given:
-        if "tool_choice" not in AgentSpec.model_fields:
-            raise Unsupported("an agent takes no tool_choice")
-        fields["tool_choice"] = given["tool_choice"]
+        choice = given["tool_choice"]
+        fields["tool_choice"] = choice["function"]["name"] if isinstance(choice, dict) else choice
     return AgentSpec.model_validate(fields)
 
 

@@ -17,6 +17,8 @@ from tests.conformance.evidence import Answer, Evidence, states_of
 from tests.conformance.stage import Stage
 
 _PAUSE_S = 30
+STILL_OPEN = "refused with the field at fault, and still to be answered"
+_PRECISER = (404, 422)  # what ours says of an unknown question and of a wrong answer, where the bank says 400
 _LATER_S = 2  # until a question of a later turn is asked
 
 
@@ -63,7 +65,15 @@ def _resume(stage: Stage, run: Run, name: str, value: Any) -> list[Answer]:
 
 def _answer(stage: Stage, run: Run, step: Json) -> Answer:
     question = _question(run, step.get("tool_call_id"))
-    return _post(stage, f"/interactions/{question}", {"answer": step["value"]} if "value" in step else {})
+    answer = _post(stage, f"/interactions/{question}", {"answer": step["value"]} if "value" in step else {})
+    if answer.status in _PRECISER and _names_its_field(answer) and waits(run):
+        answer.label = STILL_OPEN
+    return answer
+
+
+def _names_its_field(answer: Answer) -> bool:
+    error = answer.body.get("error") if isinstance(answer.body, dict) else None
+    return isinstance(error, dict) and bool(error.get("param"))
 
 
 def _question(run: Run, wire_id: Any) -> str:

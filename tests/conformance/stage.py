@@ -17,6 +17,7 @@ from tests.local_loop import LocalLoop, front_door, local_loop
 
 API_MODEL = "case-api"  # the model behind the agent that requests to the API name
 LONG_AGENT, LONG_MODEL = "long", "case-long"
+WORKER_AGENT, WORKER_MODEL, WORK_TOOL = "worker", "case-worker", "work"
 _FUNCTION = f"""
   ToolCaseFunction:
     Type: AWS::Serverless::Function
@@ -24,7 +25,7 @@ _FUNCTION = f"""
       FunctionName: !Sub ${{AWS::StackName}}-{TARGET}
       CodeUri: functions/{TARGET}
 """
-_AGENTS = (("agent", API_MODEL), (LONG_AGENT, LONG_MODEL))
+_AGENTS = (("agent", API_MODEL, ()), (LONG_AGENT, LONG_MODEL, ()), (WORKER_AGENT, WORKER_MODEL, (WORK_TOOL,)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def stage(rows: Iterable[tuple[str, Json]]) -> Iterator[Stage]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
         models = stack.enter_context(ModelServer())
-        root = _lay_out(folder / "product", models, [*rows, *((model, {}) for _, model in _AGENTS)])
+        root = _lay_out(folder / "product", models, [*rows, *((model, {}) for _, model, _ in _AGENTS)])
         cases = folder / "cases"
         cases.mkdir()
         loop = stack.enter_context(local_loop(models.base_url("case-none"), root=root, CASES_DIR=str(cases)))
@@ -63,8 +64,10 @@ def _lay_out(root: Path, models: ModelServer, rows: Iterable[tuple[str, Json]]) 
     (root / "functions" / TARGET).symlink_to(Path(__file__).parent / TARGET)
     template = root / "template.yaml"
     template.write_text(template.read_text().replace("\nResources:\n", f"\nResources:\n{_FUNCTION}", 1))
-    for name, model in _AGENTS:
-        agent = {"name": name, "instructions": "Be helpful.", "model": model, "tools": []}
+    work = {"name": WORK_TOOL, "description": "Does the work.", "kind": "lambda", "target": TARGET}
+    (root / "catalog" / "tools" / "case_work.yaml").write_text(yaml.safe_dump(work))
+    for name, model, tools in _AGENTS:
+        agent = {"name": name, "instructions": "Be helpful.", "model": model, "tools": list(tools)}
         (root / "catalog" / "agents" / f"case_{name}.yaml").write_text(yaml.safe_dump(agent))
     listed = root / "catalog" / "models.yaml"
     content: Json = yaml.safe_load(listed.read_text())

@@ -65,4 +65,6 @@ def probe(action: str, value: str = "", number: float = 0) -> tuple[str, dict[st
 
 def function_named(loop: LocalLoop, logical_id: str) -> str:
     names: list[str] = [function["FunctionName"] for function in loop.client("lambda").list_functions()["Functions"]]
-    return next(name for name in names if logical_id in name)
+    return next((name for name in names if name.endswith(logical_id)), None) or next(
+        name for name in names if logical_id in name
+    )

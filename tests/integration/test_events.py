@@ -13,15 +13,17 @@ from tests.local_loop import ROOT, LocalLoop
 from tests.scripted_model import Reply, ScriptedModel
 
 SAMPLES = sorted((ROOT / "events").glob("*/*.json"), key=str)
-_LOGICAL_IDS = {
+_LOGICAL_IDS = {  # tools are found by the names of their folders
     "think": "ThinkFunction",
     "ask": "AskFunction",
     "record_call_failure": "RecordCallFailureFunction",
     "finalize": "FinalizeFunction",
     "authorize": "AuthorizeFunction",
     "api": "ApiFunction",
-    "tool_calculator": "tool_calculator",
-    "tool_current_time": "tool_current_time",
+    "load_catalog": "LoadCatalogFunction",
+    "ingest": "IngestFunction",
+    "start_workflow": "StartWorkflowFunction",
+    "finish_workflow": "FinishWorkflowFunction",
 }
 
 
@@ -35,7 +37,7 @@ def run(loop: LocalLoop, model: ScriptedModel) -> Run:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_function_takes_its_sample_event(loop: LocalLoop, run: Run, sample: Path) -> None:
     payload = re.sub("run_sample_1", run.run_id, sample.read_text())
-    function = function_named(loop, _LOGICAL_IDS[sample.parent.name])
+    function = function_named(loop, _LOGICAL_IDS.get(sample.parent.name, sample.parent.name))
     answer: dict[str, Any] = loop.client("lambda").invoke(FunctionName=function, Payload=payload)
     assert "FunctionError" not in answer, json.load(answer["Payload"])
 

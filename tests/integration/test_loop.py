@@ -91,7 +91,7 @@ def test_call_runs_nothing_when_it_is_repeated_after_it_is_done(
     [
         (probe("raise", "no disk"), "RuntimeError: no disk"),
         (probe("refuse", "not today"), "not today"),
-        (probe("exit"), "The tool failed (Runtime.ExitError)."),
+        (probe("exit"), "Interrupted: the call began and did not end."),
         (probe("sleep", "", 30), "did not answer in time"),
         (("absent", {}), "The tool's function does not exist"),
         (("invented", {}), "There is no tool 'invented'"),

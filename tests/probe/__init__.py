@@ -1,5 +1,7 @@
 """The product with a few tools, agents and models more, for tests: nothing of the product is changed for it."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +13,36 @@ _FUNCTION = """
       FunctionName: !Sub ${AWS::StackName}-tool_probe
       CodeUri: functions/tool_probe
 """
+_FLOW = {
+    "StartAt": "Choose",
+    "QueryLanguage": "JSONata",
+    "States": {
+        "Choose": {
+            "Type": "Choice",
+            "Choices": [{"Condition": "{% $states.input.fail = true %}", "Next": "Break"}],
+            "Default": "Return",
+        },
+        "Return": {"Type": "Pass", "End": True},
+        "Break": {"Type": "Fail", "Error": "FlowBroken", "Cause": "it was told to"},
+    },
+}
+_OTHERS = f"""
+  TheirsFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      FunctionName: probe-theirs
+      CodeUri: functions/theirs
+  ProbeFlow:
+    Type: AWS::StepFunctions::StateMachine
+    Properties:
+      StateMachineName: probe-flow
+      RoleArn: !GetAtt AgentStateMachineRole.Arn
+      DefinitionString: {json.dumps(json.dumps(_FLOW))}
+"""
+_DEFAULTS = {
+    "ExternalFunctionArns": "arn:aws:lambda:us-east-1:000000000000:function:probe-theirs",
+    "WorkflowArns": "arn:aws:states:us-east-1:000000000000:stateMachine:probe-flow",
+}
 _MODELS = """
   - name: toolless # its server refuses tools where a test has it say so
     provider: compatible
@@ -37,7 +69,16 @@ def lay_out(folder: Path) -> Path:
     functions.mkdir()
     for function in (ROOT / "functions").iterdir():
         (functions / function.name).symlink_to(function)
-    (functions / "tool_probe").symlink_to(Path(__file__).parent / "tool_probe")
-    template = (ROOT / "template.yaml").read_text().replace("\nResources:\n", f"\nResources:\n{_FUNCTION}", 1)
-    (folder / "template.yaml").write_text(template)
+    for name in ("tool_probe", "theirs"):
+        (functions / name).symlink_to(Path(__file__).parent / name)
+    (folder / "template.yaml").write_text(_template())
     return folder
+
+
+def _template() -> str:
+    """The product's template with the functions and the state machine of the tests, which its parameters list."""
+    text = (ROOT / "template.yaml").read_text()
+    text = text.replace("\nResources:\n", f"\nResources:\n{_FUNCTION}{_OTHERS}", 1)
+    for name, arn in _DEFAULTS.items():
+        text = re.sub(rf"(\n  {name}:\n    Type: \w+\n    Default:) ''", rf"\1 {arn}", text)
+    return text

@@ -13,9 +13,11 @@ from stepagent.api import service
 from stepagent.api.chat import Transcript, stream_chat, whole_chat
 from stepagent.api.requests import ChatRequest, read_chat_request
 from stepagent.api.service import Following, say
+from stepagent.catalog import FoundAgent
 from stepagent.errors import Conflict, RecordConflict
 from stepagent.messages import Message
 from stepagent.runs import Failure, Principal, Run, RunId, RunStatus, SessionKey, StopReason
+from stepagent.store.idempotency import IdempotencyKey
 from stepagent.store.journal import Event
 from stepagent.store.runs import Session
 from stepagent.usage import Usage
@@ -219,12 +221,28 @@ def test_completion_holds_text_reasoning_and_usage_when_it_is_not_streamed(serve
     assert (body["usage"]["total_tokens"], body["stepagent"]["interactions"]) == (10, [])
 
 
-@pytest.mark.parametrize(("events", "stands"), ENDINGS[1:3])
-def test_completion_is_an_error_object_when_the_run_failed(
-    serve: Serve, events: list[tuple[str, Json]], stands: Json
+def test_completion_has_no_choice_and_names_the_run_when_it_takes_longer_than_a_silent_request_may(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(subject, "_SILENT_S", 0.01)
+    body = whole(serve(TURN, text("A"), status=RunStatus.RUNNING, stop_reason=None))
+    assert (body["object"], body["choices"], body["stepagent"]["status"]) == ("chat.completion", [], "running")
+    assert body["stepagent"]["run_id"] in body["stepagent"]["message"]
+
+
+def test_silent_request_ends_before_the_gateway_ends_it() -> None:
+    assert subject._SILENT_S < 300 - 15  # and the run must begin inside that time
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"), [(ENDINGS[1], "run_failed"), (ENDINGS[2], "run_cancelled")], ids=["failed", "cancelled"]
+)
+def test_completion_is_an_error_object_when_the_run_did_not_complete(
+    serve: Serve, ending: tuple[list[tuple[str, Json]], Json], kind: str
+) -> None:
+    events, stands = ending
     body = whole(serve(*events, **stands))
-    assert ("choices" in body, body["error"]["type"]) == (False, "run_failed")
+    assert ("choices" in body, body["error"]["type"]) == (False, kind)
 
 
 def test_completion_says_the_question_when_the_run_waits(serve: Serve) -> None:
@@ -256,7 +274,10 @@ def test_question_stands_apart_when_something_was_said_before_it() -> None:
 
 
 def test_session_is_busy_when_another_request_took_it_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    def beaten(run: Run, messages: list[Message]) -> None:
+    def found(name: str) -> FoundAgent:
+        return FoundAgent(a_run().agent, a_run().tools, {})
+
+    def beaten(run: Run, messages: list[Message], key: IdempotencyKey | None) -> None:
         raise RecordConflict("taken")
 
     def idle(session: SessionKey) -> Session:
@@ -265,16 +286,7 @@ def test_session_is_busy_when_another_request_took_it_at_the_same_moment(monkeyp
     def started(run_id: RunId) -> None:
         raise AssertionError("a run that is not recorded must not start")
 
-    class OneAgent:
-        """Stands for `Catalog`."""
-
-        def agent(self, name: str) -> Any:
-            return a_run().agent
-
-        def tools_of(self, agent: Any) -> Any:
-            return a_run().tools
-
-    monkeypatch.setattr(service, "catalog", OneAgent)
+    monkeypatch.setattr(service, "find_agent", found)
     monkeypatch.setattr(service, "load_session", idle)
     monkeypatch.setattr(service, "create_run", beaten)
     monkeypatch.setattr(service, "start_execution", started)

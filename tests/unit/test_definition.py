@@ -23,9 +23,10 @@ TASKS = {name: state for name, state in all_states().items() if state["Type"] ==
 CATCHING = {name: state for name, state in all_states().items() if state["Type"] in ("Task", "Map")}
 OWN_FAULTS = ["RecordUnavailable", "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException"]
 OWN_FAULTS += ["Lambda.TooManyRequestsException"]
+DEAD_PROCESS = {"Runtime.ExitError", "Runtime.OutOfMemory", "Lambda.Unknown"}
 RESERVED = {"States.ALL", "States.Timeout", "States.TaskFailed", "States.DataLimitExceeded", "States.HeartbeatTimeout"}
 ERRORS = {name for name, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, Exception)}
-KNOWN_ERRORS = RESERVED | ERRORS | set(OWN_FAULTS)
+KNOWN_ERRORS = RESERVED | ERRORS | set(OWN_FAULTS) | DEAD_PROCESS
 FIELDS = {"run_id", "turn", "call_id", "kind", "target", "timeout_s", "error"}
 
 
@@ -63,10 +64,16 @@ def test_every_error_name_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_retry_covers_the_services_own_faults_alone_and_in_the_same_way_everywhere(name: str) -> None:
-    assert TASKS[name]["Retry"] == TASKS["Think"]["Retry"]
-    [retry] = TASKS[name]["Retry"]
+def test_retry_covers_the_services_own_faults_in_the_same_way_everywhere(name: str) -> None:
+    retry, *others = TASKS[name]["Retry"]
+    assert retry == TASKS["Think"]["Retry"][0]
     assert (retry["ErrorEquals"], retry["JitterStrategy"]) == (OWN_FAULTS, "FULL")
+    assert (others == []) is (name != "RunTool")
+
+
+def test_call_is_entered_again_once_when_its_process_died() -> None:
+    [_, retry] = TASKS["RunTool"]["Retry"]
+    assert (set(retry["ErrorEquals"]), retry["MaxAttempts"]) == (DEAD_PROCESS, 1)
 
 
 def test_file_has_no_anchors_because_not_every_reader_of_it_knows_them() -> None:
@@ -84,14 +91,15 @@ def carried(state: Json) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", all_states())
 def test_state_carries_ids_alone(name: str) -> None:
-    allowed = FIELDS | {"task_token"} if name == "AskPerson" else FIELDS
-    assert set(carried(all_states()[name])) <= allowed
+    assert set(carried(all_states()[name])) <= FIELDS
 
 
-def test_token_is_handed_to_the_function_that_asks_alone() -> None:
-    assert [
-        name for name, state in all_states().items() if "Task.Token" in json.dumps(state) and "States" not in state
-    ] == [name for name in all_states() if name in ("Act", "AskPerson")]
+def test_functions_are_given_ids_alone_and_the_token_where_they_keep_it() -> None:
+    functions = Functions([a_reference(0, "ask"), a_reference(1, "workflow"), a_reference(2)])
+    Execution(functions).run(START)
+    given = {name: set(payload) - {"task_token"} for name, payload in functions.asked}
+    assert set().union(*given.values()) <= FIELDS
+    assert {name for name, payload in functions.asked if "task_token" in payload} == {"AskPerson", "RunWorkflow"}
 
 
 def test_definition_holds_no_arn_but_the_services_own() -> None:
@@ -118,13 +126,19 @@ class Functions:
         self.fail = fail
         self.waits = waits
         self.end = end
+        self.person: Json = {"kind": "none"}
         self.asked: list[tuple[str, Json]] = []
 
     def __call__(self, name: str, payload: Json) -> Json:
         self.asked.append((name, payload))
         if name in self.fail.split():
             raise TaskFailed("Sandbox.Timedout")
-        return self._decision(payload) if name == "Think" else {}
+        match name:
+            case "Think":
+                return self._decision(payload)
+            case "AskPerson":
+                return self.person
+        return {}
 
     def _decision(self, payload: Json) -> Json:
         base = {"run_id": payload["run_id"], "turn": payload["turn"], "reason": "answered", "calls": [], "wait_s": 0}
@@ -148,21 +162,20 @@ def test_run_costs_three_entries_a_turn_and_two_a_call_and_three_at_the_end(turn
     assert len(execution.entered) == sum(3 + 2 * calls for calls in turns) + 3
 
 
-def test_question_costs_as_much_as_a_call_when_a_person_is_asked() -> None:
+def test_question_to_a_person_costs_two_entries_more_than_a_call() -> None:
     execution = Execution(Functions([a_reference(0, "ask"), a_reference(1)]))
     execution.run(START)
-    assert execution.entered == [
-        "Think",
-        "Decide",
-        "Act",
-        "Route",
-        "AskPerson",
-        "Route",
-        "RunTool",
-        "Think",
-        "Decide",
-        "Done",
-    ]
+    asked, called = ["Route", "AskPerson", "Route", "LeaveToThink"], ["Route", "RunTool"]
+    assert execution.entered == ["Think", "Decide", "Act", *asked, *called, "Think", "Decide", "Done"]
+
+
+@pytest.mark.parametrize(("kind", "state"), [("tool", "RunTool"), ("workflow", "RunWorkflow")])
+def test_call_goes_on_by_the_way_of_its_kind_when_a_person_approved_of_it(kind: str, state: str) -> None:
+    functions = Functions([a_reference(0, "ask")])
+    functions.person = {"kind": kind, "target": "tool_x", "timeout_s": 9}
+    execution = Execution(functions)
+    execution.run(START)
+    assert execution.entered[3:7] == ["Route", "AskPerson", "Route", state]
 
 
 def test_turns_are_counted_from_one_when_the_loop_goes_round() -> None:
@@ -182,10 +195,8 @@ def test_turn_stays_the_same_when_the_provider_asks_to_wait() -> None:
 def test_person_is_asked_with_the_token_when_the_call_is_a_question() -> None:
     functions = Functions([a_reference(0, "ask")])
     Execution(functions).run(START)
-    assert functions.asked[1] == (
-        "AskPerson",
-        {"run_id": RUN_ID, "call_id": "call_1_1_0", "task_token": "token of AskPerson"},
-    )
+    name, payload = functions.asked[1]
+    assert (name, payload["call_id"], payload["task_token"]) == ("AskPerson", "call_1_1_0", "token of AskPerson")
 
 
 def test_failed_call_gets_its_result_and_its_turn_goes_on_when_a_function_times_out() -> None:

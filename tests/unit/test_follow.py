@@ -38,17 +38,14 @@ def completed(id_: str) -> tuple[str, dict[str, Any]]:
     return "tool.completed", {"id": id_, "name": "t", "text": "x", "is_error": False}
 
 
-def asked(id_: str) -> tuple[str, dict[str, Any]]:
-    return "interaction.required", {
-        "call_id": id_,
-        "interaction_id": f"q-{id_}",
-        "description": "Which?",
-        "type": "text",
-    }
+def asked(id_: str, number: int = 1) -> tuple[str, dict[str, Any]]:
+    """One of the questions behind a call: an agent's call may stand for several."""
+    asks = {"call_id": id_, "interaction_id": f"q-{id_}-{number}", "description": "Which?", "type": "text"}
+    return "interaction.required", asks
 
 
-def resolved(id_: str) -> tuple[str, dict[str, Any]]:
-    return "interaction.resolved", {"interaction_id": f"q-{id_}"}
+def resolved(id_: str, number: int = 1) -> tuple[str, dict[str, Any]]:
+    return "interaction.resolved", {"call_id": id_, "interaction_id": f"q-{id_}-{number}", "status": "answered"}
 
 
 ENDED: tuple[str, dict[str, Any]] = ("run.completed", {})
@@ -73,6 +70,11 @@ def test_run_waits_when_every_open_call_asks_a_person() -> None:
         [replied("a"), asked("a"), completed("a")],
         [replied("a"), asked("a"), completed("a"), resolved("a")],
         [replied("a", "b"), asked("b"), ("tool.started", {"id": "a"})],
+        [replied("a"), asked("a"), resolved("a")],
+        [replied("a"), asked("a", 1), asked("a", 2), resolved("a", 2), resolved("a", 1)],
+        [replied("a"), asked("a", 1), asked("a", 2), completed("a")],
+        [replied("a"), asked("a"), ("turn.started", {"turn": 2, "attempt": 1})],
+        [replied("a"), asked("a"), ("turn.started", {"turn": 2, "attempt": 1}), replied("b"), resolved("a")],
     ],
 )
 def test_run_goes_on_when_no_question_is_open_or_another_call_runs(events: list[tuple[str, dict[str, Any]]]) -> None:
@@ -81,6 +83,21 @@ def test_run_goes_on_when_no_question_is_open_or_another_call_runs(events: list[
 
 def test_run_waits_when_the_ordinary_call_of_the_turn_has_ended() -> None:
     assert progress_after(replied("a", "b"), asked("b"), completed("a")).waits
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [asked("a", 1), asked("a", 2), resolved("a", 1)],
+        [asked("a", 1), resolved("a", 1), asked("a", 2)],
+        [asked("a", 1), asked("a", 1)],
+        [asked("a"), asked("b"), resolved("a"), completed("a")],
+    ],
+)
+def test_run_waits_when_one_of_several_questions_is_open(events: list[tuple[str, dict[str, Any]]]) -> None:
+    calls = {event[1]["call_id"] for event in events if "call_id" in event[1]}
+    progress = progress_after(replied(*calls), *events)
+    assert (progress.waits, len(progress.questions)) == (True, 1)
 
 
 @pytest.mark.parametrize("last", ["run.completed", "run.failed", "run.cancelled"])

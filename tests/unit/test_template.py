@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
+from stepagent.calls import GENERIC_FUNCTIONS
 from stepagent.catalog import load_catalog
 from tests.definition import PATH, all_states
 from tests.functions import ROOT
@@ -97,15 +98,26 @@ def test_function_writes_its_policies_out_as_statements(name: str) -> None:
     assert all(set(policy) == {"Statement"} for policy in FUNCTIONS[name].get("Policies", []))
 
 
-def test_only_think_reads_the_providers_key() -> None:
-    readers = {name for name, r in RESOURCES.items() if "secretsmanager:GetSecretValue" in json.dumps(r, default=str)}
-    assert readers == {"ReadModelKeyPolicy"}
+def secrets_of(name: str) -> set[str]:
+    """The secrets that a resource lets its roles read, by what stands behind `secret:`."""
+    found = [s for s in statements(RESOURCES[name]) if "secretsmanager:GetSecretValue" in listed(s["Action"])]
+    resources = [json.dumps(resource) for statement in found for resource in listed(statement["Resource"])]
+    return {(re.findall(r"secret:([^\"]+)", resource) or [resource])[0] for resource in resources}
+
+
+def test_keys_of_models_are_read_by_think_alone_and_secrets_of_tools_by_what_calls_their_servers() -> None:
+    readers = {name: secrets for name in RESOURCES if (secrets := secrets_of(name))}
+    models = readers.pop("ReadModelKeyPolicy")
+    assert "stepagent/models/*" in models
     assert RESOURCES["ReadModelKeyPolicy"]["Properties"]["Roles"] == [{"Ref": "ThinkFunctionRole"}]
+    assert set(readers) == {"ToolHttpFunction", "ToolMcpFunction"}
+    assert set().union(*readers.values()) == {"stepagent/tools/*"}
 
 
-def test_only_the_api_starts_executions() -> None:
-    assert {name for name in FUNCTIONS if "states:StartExecution" in actions_of(name)} <= {
-        "ApiFunction",
+def test_executions_are_started_by_requests_jobs_and_calls_of_agents_alone() -> None:
+    assert {name for name in FUNCTIONS if "states:StartExecution" in actions_of(name)} == {
+        "IngestFunction",
+        "StartWorkflowFunction",
         "StreamFunction",
     }
 
@@ -126,7 +138,35 @@ def test_function_may_resume_an_execution_when_it_can_come_to_do_so(name: str) -
 
 def test_nobody_may_delete_records() -> None:
     everything = {action for name in FUNCTIONS for action in actions_of(name)}
-    assert not [action for action in everything if "Delete" in action or "Scan" in action]
+    assert [action for action in everything if "Delete" in action or "Scan" in action] == ["sqs:DeleteMessage"]
+
+
+def test_queue_hides_a_message_for_six_times_as_long_as_its_function_may_take() -> None:
+    limit_s = FUNCTIONS["IngestFunction"].get("Timeout", GLOBALS["Timeout"])
+    window_s = RESOURCES["IngestMapping"]["Properties"].get("MaximumBatchingWindowInSeconds", 0)
+    assert RESOURCES["IngestQueue"]["Properties"]["VisibilityTimeout"] >= 6 * limit_s + window_s
+
+
+def test_message_fails_alone_and_reaches_the_dead_letter_queue_after_three_times() -> None:
+    assert RESOURCES["IngestMapping"]["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert RESOURCES["IngestQueue"]["Properties"]["RedrivePolicy"] == {
+        "deadLetterTargetArn": {"Fn::GetAtt": ["IngestDeadLetterQueue", "Arn"]},
+        "maxReceiveCount": 3,
+    }
+
+
+def test_dead_letter_queue_keeps_messages_longer_than_the_queue_does() -> None:
+    names = ("IngestQueue", "IngestDeadLetterQueue")
+    first_s, last_s = (RESOURCES[name]["Properties"]["MessageRetentionPeriod"] for name in names)
+    assert last_s > first_s  # both count from when it was sent
+
+
+def test_record_forgets_idempotency_keys_and_entries_of_lists_alone() -> None:
+    ttl = RESOURCES["RecordTable"]["Properties"]["TimeToLiveSpecification"]
+    assert ttl == {"AttributeName": "forget_at", "Enabled": True}
+    library = ROOT / "layers" / "runtime" / "python" / "stepagent"
+    users = {path.name for path in library.rglob("*.py") if "forget_at" in path.read_text()}
+    assert users == {"idempotency.py", "questions.py"}
 
 
 def test_execution_data_stays_out_of_the_logs() -> None:
@@ -161,7 +201,7 @@ def test_bucket_is_closed_to_the_public() -> None:
 
 def test_every_lambda_tool_of_the_catalog_has_its_function() -> None:
     names = {properties["FunctionName"]["Fn::Sub"] for properties in TOOL_FUNCTIONS.values()}
-    assert names == {f"${{AWS::StackName}}-{target}" for target in LAMBDA_TOOLS}
+    assert names == {f"${{AWS::StackName}}-{target}" for target in {*LAMBDA_TOOLS, *GENERIC_FUNCTIONS.values()}}
     assert MACHINE["DefinitionSubstitutions"]["ToolFunctionPrefix"] == {"Fn::Sub": "${AWS::StackName}-"}
 
 

@@ -1,10 +1,13 @@
 """One turn, with a model that answers from a list."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
 from stepagent.agents import Limits, ToolSpec
+from stepagent.clock import now
 from stepagent.errors import ModelBusy, ModelFiltered, ModelReplyUnusable
 from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Correction, ModelRequest, Reply
@@ -12,6 +15,7 @@ from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import AttachedFile, UserMessage
 from stepagent.runs import Call, CallKey, CallStatus, RunStatus, StopReason, TurnRecord
 from stepagent.turn import MAX_RECORDED_CALLS, run_turn
+from stepagent.usage import Usage
 from tests.builders import a_call, a_done_call, a_run, a_tool, call_id, said
 
 QUESTION = UserMessage(text="What is new?")
@@ -207,6 +211,46 @@ def test_closing_call_offers_no_tools_when_the_turns_are_used_up() -> None:
     assert model.asked[0].messages == [QUESTION]
     assert record.outcome
     assert record.outcome[:3] == (RunStatus.COMPLETED, StopReason.MAX_TURNS, "As far as I know: no.")
+
+
+@pytest.mark.parametrize(
+    ("limits", "usage", "reason"),
+    [
+        (Limits(max_total_tokens=10), Usage(input_tokens=10), StopReason.MAX_TOKENS),
+        (Limits(max_cost_usd=Decimal("0.1")), Usage(cost_usd=Decimal("0.1")), StopReason.MAX_COST),
+        (Limits(max_calls=1), Usage(), StopReason.MAX_CALLS),
+        (Limits(max_wall_s=1), Usage(), StopReason.MAX_WALL_TIME),
+        (Limits(max_turns=1), Usage(), StopReason.MAX_TURNS),
+    ],
+)
+def test_run_lands_softly_with_a_reason_of_its_own_when_a_bound_is_reached(
+    limits: Limits, usage: Usage, reason: StopReason
+) -> None:
+    long_ago = now() - timedelta(hours=1)
+    run = a_run(limits=limits, usage=usage, created_at=long_ago)
+    model = ListedModel(said("What I know."))
+    record = run_turn(run, 2, [QUESTION, a_done_call("x")], model)
+    assert record.outcome
+    assert record.outcome[:3] == (RunStatus.COMPLETED, reason, "What I know.")
+    assert model.asked[0].tools == ()
+    assert model.asked[0].closing
+
+
+def test_calls_above_what_is_left_get_a_result_that_says_so_when_a_reply_makes_too_many() -> None:
+    run = a_run(limits=Limits(max_calls=3))
+    earlier: list[UserMessage | Call] = [QUESTION, a_done_call("x"), a_done_call("y", 1)]
+    record = run_turn(run, 2, earlier, ListedModel(said("", SEARCH, SEARCH)))
+    assert ["at most 3 calls" in text for text in results_of(record)] == [False, True]
+
+
+@pytest.mark.parametrize(("kept_bytes", "offered"), [(None, ["search"]), (99_999, ["search", "read_result"])])
+def test_reading_on_is_offered_when_a_result_was_too_long_to_show(kept_bytes: int | None, offered: list[str]) -> None:
+    done = a_done_call("preview")
+    assert done.result
+    entry = done.model_copy(update={"result": done.result.model_copy(update={"kept_bytes": kept_bytes})})
+    model = ListedModel(said("Done."))
+    run_turn(a_run(a_tool(), a_tool("read_result")), 2, [QUESTION, entry], model)
+    assert [tool.name for tool in model.asked[0].tools] == offered
 
 
 def test_tools_are_offered_still_when_the_last_turn_begins() -> None:

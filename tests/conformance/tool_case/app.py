@@ -14,7 +14,7 @@ from typing import Any
 from stepagent.errors import ToolError
 from stepagent.runs import CallKey, RunKey
 from stepagent.store.calls import load_call
-from stepagent.tools.execution import execute
+from stepagent.tools.execution import Invocation, execute
 
 _NAMES = {"datetime": datetime, "decimal": decimal, "Decimal": decimal.Decimal, "uuid": uuid}
 _FOR_EVER_S = 60
@@ -26,8 +26,9 @@ def handler(event: Mapping[str, str], context: object) -> dict[str, str]:
     folder = Path(os.environ["CASES_DIR"])
     script = json.loads((folder / f"{run_id}.json").read_text("utf-8"))
 
-    def scripted(arguments: Mapping[str, Any]) -> Any:
-        line = json.dumps({"call_id": call_id, "name": name, "arguments": dict(arguments)}, ensure_ascii=False)
+    def scripted(invocation: Invocation) -> Any:
+        arguments = invocation.arguments
+        line = json.dumps({"call_id": call_id, "name": name, "arguments": arguments}, ensure_ascii=False)
         with (folder / f"{run_id}.log").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         return _perform(name, script, arguments)

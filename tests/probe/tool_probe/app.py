@@ -12,13 +12,14 @@ from stepagent.tools import ToolError, tool
 
 @tool
 def handler(
-    action: Literal["echo", "sleep", "repeat", "refuse", "raise", "exit"],
+    action: Literal["echo", "sleep", "repeat", "refuse", "raise", "exit", "exit_first"],
     value: str = "",
     number: Annotated[float, Field(description="Seconds to sleep, or how often to repeat the value.")] = 0,
 ) -> str:
     """Do as told."""
-    with Path(os.environ["PROBE_LOG"]).open("a") as log:
-        log.write(f"{action} {value}\n")
+    log = Path(os.environ["PROBE_LOG"])
+    with log.open("a") as lines:
+        lines.write(f"{action} {value}\n")
     match action:
         case "sleep":
             time.sleep(number)
@@ -27,5 +28,7 @@ def handler(
         case "raise":
             raise RuntimeError(value)
         case "exit":
+            os._exit(1)
+        case "exit_first" if log.read_text().count(f"{action} {value}\n") == 1:
             os._exit(1)
     return value * int(number) if action == "repeat" else value

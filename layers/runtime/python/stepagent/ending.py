@@ -1,6 +1,8 @@
 """How a run ends: its record is closed once, and whoever follows it is told once."""
 
+from stepagent.delegation import answer_parent
 from stepagent.journal import Journal
+from stepagent.observe import count_end
 from stepagent.runs import ENDED, Failure, Outcome, Run, RunStatus, StopReason
 from stepagent.store.journal import EventType
 from stepagent.store.questions import close_question
@@ -31,6 +33,7 @@ def announce_end_of(run: Run) -> None:
     """Says the end of an ended run again, in case that whoever ended it did not come to saying it."""
     with Journal(run.run_id) as journal:
         announce_end(journal, outcome_of(run))
+    answer_parent(run)
 
 
 def outcome_of(run: Run) -> Outcome:
@@ -49,7 +52,8 @@ def finalize(run_id: str, error: str) -> None:
     """
     run = require_run(run_id)
     if run.status not in ENDED:
-        close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(error)))
+        if close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(error))):
+            count_end(run.agent.name, StopReason.FAILED)
         for question in run.pending:
             close_question(question)
         run = require_run(run_id)

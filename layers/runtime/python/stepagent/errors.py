@@ -3,11 +3,14 @@
 StepAgentError
 ├── RequestError                  the caller's fault: an HTTP 4xx
 │   ├── InvalidRequest       400
+│   ├── Forbidden            403
 │   ├── NotFound             404  also: what belongs to somebody else
 │   ├── Conflict             409
 │   ├── Expired              410
+│   ├── PreconditionFailed   412
 │   ├── BodyTooLarge         413
-│   └── InvalidAnswer        422
+│   ├── InvalidAnswer        422
+│   └── IdempotencyKeyReused 422
 ├── ModelError                    the provider's fault: it ends the run, or makes it wait
 │   ├── ModelBusy                 waiting helps
 │   ├── ModelQuotaSpent           somebody must pay
@@ -20,6 +23,7 @@ StepAgentError
 ├── ConfigurationError            the deployment's fault
 ├── RecordConflict                somebody else wrote first: read again
 ├── RecordUnavailable             the tables or the bucket do not answer: the state machine tries again
+├── WebError                      another's server was not asked or did not answer: web/errors.py
 └── ToolError                     raised by a tool; its message goes to the model
 """
 
@@ -57,6 +61,13 @@ class InvalidRequest(RequestError):
     """The request is not well formed, or asks for what is not supported."""
 
 
+class Forbidden(RequestError):
+    """The key may not do this; the message names the scope that it lacks."""
+
+    http_status: ClassVar[int] = 403
+    code: ClassVar[str] = "forbidden"
+
+
 class NotFound(RequestError):
     """It does not exist, or it belongs to somebody else; the answer is the same."""
 
@@ -78,6 +89,13 @@ class Expired(RequestError):
     code: ClassVar[str] = "expired"
 
 
+class PreconditionFailed(RequestError):
+    """The row stands otherwise than the client takes for granted: read it again."""
+
+    http_status: ClassVar[int] = 412
+    code: ClassVar[str] = "precondition_failed"
+
+
 class BodyTooLarge(RequestError):
     """The body is above the limit that the message names."""
 
@@ -90,6 +108,13 @@ class InvalidAnswer(RequestError):
 
     http_status: ClassVar[int] = 422
     code: ClassVar[str] = "invalid_answer"
+
+
+class IdempotencyKeyReused(RequestError):
+    """The key was sent before, with something else."""
+
+    http_status: ClassVar[int] = 422
+    code: ClassVar[str] = "idempotency_key_reused"
 
 
 class ModelError(StepAgentError):

@@ -8,9 +8,11 @@ from typing import Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import Field
 
-from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec, ToolKind, ToolSpec
+from stepagent.answers import Answer
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
+from stepagent.questions import Question
 from stepagent.usage import Usage
 
 RunId = NewType("RunId", str)
@@ -85,8 +87,14 @@ class StopReason(StrEnum):
     ANSWERED = "answered"
     STOP_TOOL = "stop_tool"
     MAX_TURNS = "max_turns"
+    MAX_CALLS = "max_calls"
+    MAX_TOKENS = "max_tokens"
+    MAX_COST = "max_cost"
+    MAX_WALL_TIME = "max_wall_time"
+    LOOP = "loop"
     OUTPUT_LIMIT = "output_limit"
     REFUSED = "refused"
+    CANCELLED = "cancelled"
     FAILED = "failed"
 
 
@@ -97,16 +105,31 @@ class Failure(Frozen):
     message: str
 
 
+class CallAddress(Frozen):
+    """A call of a run."""
+
+    run_id: RunId
+    call_id: CallId
+
+
 class Run(Frozen):
-    """One question and everything that was done to answer it. The agent and its tools are copies from its start."""
+    """One question and everything that was done to answer it. The agent and its tools are copies from its start.
+
+    A run that another one's call asked for names that call as `parent`, and as `top` the call of the run at the top,
+    which a person follows; `depth` counts the runs above it.
+    """
 
     run_id: RunId
     session_id: str
     owner: Principal
     agent: AgentSpec
     tools: tuple[ToolSpec, ...]
+    versions: dict[str, int] = Field(default_factory=dict, description="Of their rows, such as `tool search`.")
     system: str = Field("", description="System text that the caller added to the agent's instructions.")
     created_at: datetime
+    parent: CallAddress | None = None
+    top: CallAddress | None = None
+    depth: int = 0
     status: RunStatus = RunStatus.RUNNING
     ended_at: datetime | None = None
     stop_reason: StopReason | None = None
@@ -131,40 +154,58 @@ class CallStatus(StrEnum):
 
 
 class CallResult(Frozen):
-    """The one result of a call. `text` is what the model reads, `images` what it may look at (URLs)."""
+    """The one result of a call. `text` is what the model reads, `images` what it may look at (URLs).
+
+    `kept_bytes` is set where the text is only a preview: the size of the whole, which is kept outside the record.
+    `waited_s` are the seconds for which the call waited for a person.
+    """
 
     text: str
     images: tuple[str, ...] = ()
     is_error: bool = False
     finished_at: datetime
+    kept_bytes: int | None = None
+    waited_s: int = 0
 
 
 class Call(Frozen):
     """One tool call. Its function loads it by id, so nothing but ids passes through the state machine.
 
-    The terms under which it runs (`timeout_s` to `result_limit_bytes`) are copies from the tool's row.
+    The terms under which it runs (`kind` to `result_limit_bytes`) are copies from the tool's row; `caller` is the
+    run's owner. A call with `needs_approval` runs only after a person approved of its arguments: `approved` is then
+    their digest.
     """
 
     call_id: CallId
     name: str
     arguments: dict[str, Any]
+    kind: ToolKind = "lambda"
+    bound: dict[str, Any] = Field(default_factory=dict)
+    caller: Principal = Principal("")
+    needs_approval: bool = False
     timeout_s: int = 30
     idempotent: bool = False
     returns_directly: bool = False
     result_limit_bytes: int = 16_384
     status: CallStatus = CallStatus.PENDING
+    approved: str = ""
     result: CallResult | None = None
 
     @property
     def key(self) -> CallKey:
         return CallKey.parse(self.call_id)
 
+    @property
+    def all_arguments(self) -> dict[str, Any]:
+        """The model's arguments and those that the author bound, which win."""
+        return {**self.arguments, **self.bound}
+
 
 class CallRef(Frozen):
     """All that the state machine knows of a call. `target` is a function's name."""
 
     call_id: CallId
-    kind: Literal["tool", "ask"]
+    kind: Literal["tool", "workflow", "ask"]
     target: str
     timeout_s: int
 
@@ -181,20 +222,45 @@ class Decision(Frozen):
     max_concurrency: int = 1
 
 
-class Question(Frozen):
-    """An interaction: one question to a person. The task token stands beside it in the record, never in it."""
+class InteractionStatus(StrEnum):
+    PENDING = "pending"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class StatusChange(Frozen):
+    status: InteractionStatus
+    at: datetime
+
+
+class Interaction(Frozen):
+    """One question to a person and what came of it. The task token stands beside it in the record, never in it.
+
+    `top` is the call of the run that the person follows, where an agent asks that was called by another one.
+    """
 
     interaction_id: InteractionId
     run_id: RunId
     call_id: CallId
+    top: CallAddress | None = None
     tool: str
     owner: Principal
-    type: Literal["text"]
-    description: str
+    question: Question
     created_at: datetime
     expires_at: datetime
-    answer: str | None = None
-    answered_at: datetime | None = None
+    status: InteractionStatus = InteractionStatus.PENDING
+    answer: Answer | None = None
+    history: tuple[StatusChange, ...] = ()
+
+    @property
+    def call(self) -> CallAddress:
+        return CallAddress(run_id=self.run_id, call_id=self.call_id)
+
+    @property
+    def places(self) -> tuple[CallAddress, ...]:
+        """The calls that wait for its answer, each as its own run knows it."""
+        return (self.call, self.top) if self.top else (self.call,)
 
 
 class Outcome(NamedTuple):

@@ -21,6 +21,11 @@ class Settings(BaseModel):
     state_machine_arn: str = Field("", validation_alias="STATE_MACHINE_ARN")
     catalog_dir: Path = Field(Path("/opt"), validation_alias="CATALOG_DIR")
     api_key_hashes: str = Field("", validation_alias="API_KEY_HASHES")
+    ingest_principal: str = Field("queue", min_length=1, validation_alias="INGEST_PRINCIPAL")
+    documents_prefix: str = Field("", validation_alias="DOCUMENTS_PREFIX")
+    mcp_function: str = Field("", validation_alias="MCP_FUNCTION")
+    http_allowed_hosts: str = Field("", validation_alias="HTTP_ALLOWED_HOSTS")
+    http_allow_private: bool = Field(False, validation_alias="HTTP_ALLOW_PRIVATE")
 
 
 @cache

@@ -1,16 +1,17 @@
 """The Think state: loads a run, has one turn decided, stores what it came to, and tells who follows the run."""
 
-import math
 import uuid
 
+from stepagent.budget import calls_of, time_left_s
 from stepagent.clock import now
+from stepagent.delegation import answer_parent
 from stepagent.ending import announce_end, announce_end_of
 from stepagent.errors import ConfigurationError, ModelBusy, ModelError
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
 from stepagent.llm.reply import ModelRequest, Reply
-from stepagent.observe import logger
+from stepagent.observe import count_end, logger
 from stepagent.runs import ENDED, Decision, Failure, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.modes import refuse_mode, refused_modes
@@ -42,18 +43,23 @@ def think(run_id: str, turn: int) -> Decision:
 def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
+        entries = load_history(run.key.session)
         try:
-            record = run_turn(run, turn, load_history(run.key.session), _asker(run, journal))
+            record = run_turn(run, turn, entries, _asker(run, journal))
         except ModelBusy as busy:
-            if claim.attempt < (_MAX_REQUESTED_WAITS if busy.wait_s else _MAX_ATTEMPTS) and _time_left_s(run) > 0:
-                return _wait(run, turn, claim.attempt, busy)
+            left_s = time_left_s(run, calls_of(run, entries), now())
+            if claim.attempt < (_MAX_REQUESTED_WAITS if busy.wait_s else _MAX_ATTEMPTS) and left_s > 0:
+                return _wait(run, turn, claim.attempt, busy, left_s)
             record = _failed(run, turn, busy)
         except (ModelError, ConfigurationError) as error:
             record = _failed(run, turn, error)
         store_turn(run, claim.claim_id, record)
         _tell(journal, turn, record)
         if record.outcome:
+            count_end(run.agent.name, record.outcome.stop_reason)
             announce_end(journal, record.outcome)
+    if record.outcome and run.parent:
+        answer_parent(require_run(run.run_id))
     return record.decision
 
 
@@ -65,10 +71,18 @@ def _asker(run: Run, journal: Journal) -> Ask:
 
 
 def _models(run: Run) -> list[ModelSpec]:
-    """The agent's model and those to ask in its place."""
+    """The agent's model and those to ask in its place.
+
+    Raises:
+        ConfigurationError: one is not listed, or has no price although the agent's money is bounded.
+    """
     path = settings().catalog_dir / MODELS_FILE
     model = find_model(run.agent.model, path)
-    return [model, *(find_model(name, path) for name in model.fallbacks)]
+    models = [model, *(find_model(name, path) for name in model.fallbacks)]
+    unpriced = [each.name for each in models if each.prices.cost_usd(Usage()) is None]
+    if unpriced and run.agent.limits.max_cost_usd is not None:
+        raise ConfigurationError(f"max_cost_usd needs the prices of {', '.join(unpriced)} in {MODELS_FILE}.")
+    return models
 
 
 def _wishes(run: Run) -> Wishes:
@@ -83,17 +97,11 @@ _MEMORY = Memory(
 )
 
 
-def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy) -> Decision:
+def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy, left_s: float) -> Decision:
     logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": busy.message})
-    count_usage(run, busy.usage)
-    wait_s = max(1, round(min(_MAX_WAIT_S, _time_left_s(run), busy.wait_s or 2 ** (attempt - 1))))
+    count_usage(run.key, busy.usage)
+    wait_s = max(1, round(min(_MAX_WAIT_S, left_s, busy.wait_s or 2 ** (attempt - 1))))
     return Decision(run_id=run.run_id, turn=turn, next="wait", reason=busy.code, wait_s=wait_s)
-
-
-def _time_left_s(run: Run) -> float:
-    """Seconds for which the run may still wait for its provider."""
-    longest = run.agent.limits.max_wall_s
-    return math.inf if longest is None else longest - (now() - run.created_at).total_seconds()
 
 
 def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> TurnRecord:

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
-from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
+from stepagent.budget import Reached, calls_of, reached, with_notices
+from stepagent.calls import Terms, make_call, reference, to_tool_call
 from stepagent.clock import now
-from stepagent.errors import ModelError, ModelFiltered, ModelReplyUnusable, ToolError
+from stepagent.errors import ModelError, ModelFiltered, ModelReplyUnusable
 from stepagent.history import to_messages
-from stepagent.llm.arguments import parse_arguments, replay_text
 from stepagent.llm.content import with_quoted_files
-from stepagent.llm.names import resolve
-from stepagent.llm.reply import ModelRequest, Reply, RequestedCall
-from stepagent.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from stepagent.llm.reply import ModelRequest, Reply
+from stepagent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from stepagent.runs import (
     Call,
-    CallKey,
-    CallRef,
-    CallResult,
     CallStatus,
     Decision,
     Outcome,
@@ -29,12 +26,10 @@ from stepagent.usage import Usage
 Ask = Callable[[ModelRequest], Reply]
 
 MAX_RECORDED_CALLS = 50  # a reply with more is a runaway; its turn must still fit one transaction
-_NAME_CHARS = 200  # a made-up name is echoed, not stored without bound
-_TOOL_GRACE_S = 5  # a function ends at its own limit, which is the tool's, and says so more precisely than the state
 _MAX_CORRECTIONS = 2
 _MESSAGES_WITH_IMAGES = 2  # the question and the one before it
-_CLOSING = "You have used all the steps that you may take. Answer now, from what you know; no more tools can be called."
-_NO_CLOSING_ANSWER = "I stopped after {turns} steps, which is the limit, without reaching an answer."
+_CLOSING = "{why} Answer now, from what you know; no more tools can be called."
+_NO_CLOSING_ANSWER = "I stopped after {turns} steps without reaching an answer: {why}."
 
 
 def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -> TurnRecord:
@@ -42,7 +37,7 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
 
     Args:
         run: the run as it stands.
-        turn: counts from 1; above the agent's `max_turns` the closing call is made, which offers no tools.
+        turn: counts from 1; where a bound is reached the closing call is made, which offers no tools.
         entries: the session's messages and calls in order.
         ask: the model.
 
@@ -51,13 +46,24 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
     """
     if stopped := _stop_tool_answer(run, turn, entries):
         return _done(run, turn, StopReason.STOP_TOOL, AssistantMessage(text=stopped), Usage(), unsaid=stopped)
-    agent = run.agent
-    messages = _shown(agent, to_messages(entries))
-    request = ModelRequest(_system(run), messages, run.tools, vision=agent.vision, file_header=agent.reads_files)
-    if turn > run.agent.limits.max_turns:
-        return _close(run, turn, ask(request._replace(closing=_CLOSING, tools=())))
+    agent, tools = run.agent, _offered(run, entries)
+    messages = with_notices(run, _shown(agent, to_messages(entries)), entries)
+    request = ModelRequest(_system(run), messages, tools, vision=agent.vision, file_header=agent.reads_files)
+    request = request._replace(tool_choice=agent.tool_choice if turn == 1 else "auto")  # said of the next step alone
+    if bound := reached(run, turn, entries, now()):
+        closing = _CLOSING.format(why=bound.to_model)
+        return _close(run, turn, bound, ask(request._replace(closing=closing, tools=())))
     reply = _ask_until_usable(ask, request)
-    return _act(run, turn, reply) if reply.calls else _answer(run, turn, reply)
+    if not reply.calls:
+        return _answer(run, turn, reply)
+    made = len(calls_of(run, entries))
+    return _act(run, turn, reply, tools, made)
+
+
+def _offered(run: Run, entries: Sequence[Message | Call]) -> tuple[ToolSpec, ...]:
+    """The run's tools; the one that reads on in a long result is there once there is one."""
+    kept = any(isinstance(entry, Call) and entry.result and entry.result.kept_bytes for entry in entries)
+    return tuple(tool for tool in run.tools if kept or tool.name != READ_RESULT)
 
 
 def _ask_until_usable(ask: Ask, request: ModelRequest) -> Reply:
@@ -133,11 +139,11 @@ def _answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
     return _done(run, turn, reason, message, reply.usage)
 
 
-def _close(run: Run, turn: int, reply: Reply) -> TurnRecord:
+def _close(run: Run, turn: int, bound: Reached, reply: Reply) -> TurnRecord:
     """The soft landing: whatever the closing call said is the answer; calls that it made all the same are not run."""
-    unsaid = "" if reply.text.strip() else _NO_CLOSING_ANSWER.format(turns=turn - 1)
+    unsaid = "" if reply.text.strip() else _NO_CLOSING_ANSWER.format(turns=turn - 1, why=bound.to_person)
     message = AssistantMessage(text=unsaid or reply.text, reasoning=reply.reasoning)
-    return _done(run, turn, StopReason.MAX_TURNS, message, reply.usage, unsaid=unsaid)
+    return _done(run, turn, bound.reason, message, reply.usage, unsaid=unsaid)
 
 
 def _done(
@@ -148,63 +154,25 @@ def _done(
     return TurnRecord(decision, message, (), usage, outcome, unsaid=unsaid)
 
 
-def _act(run: Run, turn: int, reply: Reply) -> TurnRecord:
+def _act(run: Run, turn: int, reply: Reply, tools: Sequence[ToolSpec], made: int) -> TurnRecord:
+    """The calls of a reply; `made` is how many the run has made before."""
     requested = reply.calls[:MAX_RECORDED_CALLS]
-    calls = [_call(run, turn, index, reply.finish_reason, wanted) for index, wanted in enumerate(requested)]
+    left = run.agent.limits.max_calls - made
+    calls = [
+        make_call(run, turn, index, wanted, Terms(tools, reply.finish_reason, left))
+        for index, wanted in enumerate(requested)
+    ]
     message = AssistantMessage(
         text=reply.text,
         reasoning=reply.reasoning,
         vendor=reply.vendor,
-        calls=tuple(_tool_call(call, wanted) for call, wanted in zip(calls, requested, strict=True)),
+        calls=tuple(to_tool_call(call, wanted) for call, wanted in zip(calls, requested, strict=True)),
     )
     decision = Decision(
         run_id=run.run_id,
         turn=turn,
         next="act",
-        calls=tuple(_reference(run, call) for call in calls if call.status is CallStatus.PENDING),
+        calls=tuple(reference(run, call) for call in calls if call.status is CallStatus.PENDING),
         max_concurrency=run.agent.limits.max_concurrency,
     )
     return TurnRecord(decision, message, calls, reply.usage)
-
-
-def _call(run: Run, turn: int, index: int, finish_reason: str, wanted: RequestedCall) -> Call:
-    """The call, ready to run, or born with the result that says why it is not run."""
-    call_id, name = CallKey(run.key.ordinal, turn, index).call_id, wanted.name.strip()[:_NAME_CHARS]
-    try:
-        tool = _runnable(run, index, finish_reason, name)
-        arguments = parse_arguments(tool, wanted.arguments)
-    except ToolError as error:
-        result = CallResult(text=error.message, is_error=True, finished_at=now())
-        return Call(call_id=call_id, name=name, arguments={}, status=CallStatus.DONE, result=result)
-    terms = tool.model_dump(include={"timeout_s", "idempotent", "returns_directly", "result_limit_bytes"})
-    return Call(call_id=call_id, name=tool.name, arguments=arguments, **terms)
-
-
-def _runnable(run: Run, index: int, finish_reason: str, name: str) -> ToolSpec:
-    """The tool that may run.
-
-    Raises:
-        ToolError: it may not, and why.
-    """
-    if finish_reason == "length":
-        raise ToolError("Not run: your reply was cut off at its length limit, so this call may be incomplete.")
-    if index >= run.agent.limits.max_calls_per_turn:
-        raise ToolError(f"Not run: one reply may make at most {run.agent.limits.max_calls_per_turn} calls.")
-    known = resolve(name, [tool.name for tool in run.tools])
-    return next(tool for tool in run.tools if tool.name == known)
-
-
-def _tool_call(call: Call, wanted: RequestedCall) -> ToolCall:
-    arguments = replay_text(wanted.arguments, call.arguments)
-    extra = dict(wanted.extra)
-    return ToolCall(
-        call_id=call.call_id, name=call.name, arguments=arguments, provider_id=wanted.provider_id, extra=extra
-    )
-
-
-def _reference(run: Run, call: Call) -> CallRef:
-    tool = run.tool(call.name)
-    assert tool is not None  # a call without a tool was born with a result and is not referred to
-    if tool.kind == "interactive":
-        return CallRef(call_id=call.call_id, kind="ask", target="", timeout_s=tool.timeout_s)
-    return CallRef(call_id=call.call_id, kind="tool", target=tool.target, timeout_s=tool.timeout_s + _TOOL_GRACE_S)

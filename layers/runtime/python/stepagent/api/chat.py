@@ -12,6 +12,7 @@ from stepagent.observe import logger
 from stepagent.runs import Run, RunStatus
 from stepagent.store.journal import Event
 
+_SILENT_S = 4.5 * 60  # API Gateway ends a response on which nothing came for 5 minutes
 _ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.WAITING})
 
 
@@ -23,19 +24,27 @@ class Transcript:
         self.reasoning = ""
         self._before = ("", "")
         self._new_paragraph = False
+        self._asked: set[str] = set()
 
     def add(self, event: Event) -> dict[str, str]:
         """The delta that an event adds, {} for none."""
         if event.type == "turn.started":
             self._start(again=event.data["attempt"] > 1)
         if event.type == "interaction.required":
-            return self._speak(event.data["description"], apart=True)
+            return self._ask(event.data)
         if event.type != "message.delta":
             return {}
         if reasoning := event.data.get("reasoning"):
             self.reasoning += reasoning
             return {"reasoning_content": reasoning}
         return self._speak(event.data["text"], apart=self._new_paragraph)
+
+    def _ask(self, asked: dict[str, Any]) -> dict[str, str]:
+        """A question, once: it is told again where its state was entered anew."""
+        if asked["interaction_id"] in self._asked:
+            return {}
+        self._asked.add(asked["interaction_id"])
+        return self._speak(asked.get("text", asked["description"]), apart=True)
 
     def _start(self, *, again: bool) -> None:
         """A turn begins. What a first try of it said counts no more, though a stream cannot take it back."""
@@ -63,12 +72,17 @@ async def stream_chat(request: ChatRequest, following: Following) -> AsyncIterat
 
 
 async def whole_chat(following: Following) -> dict[str, Any]:
-    """The chat completion of a run that has ended or waits; an error object where it has not, or failed."""
+    """The chat completion of a run that has ended or waits, or its error object.
+
+    A run that takes longer than a silent request may is told by a completion without choices.
+    """
     run, progress, transcript = following.run, Progress(), Transcript()
-    async for event in follow(run.run_id, following.after, progress):
+    async for event in follow(run.run_id, following.after, progress, _SILENT_S):
         if event is not None:
             transcript.add(event)
     run = await asyncio.to_thread(read_run, run.run_id, run.owner)
+    if run.status is RunStatus.RUNNING:
+        return shapes.unfinished(run)
     if run.status not in _ANSWERED:
         return _broken(run)
     return shapes.completion(run, transcript.text, transcript.reasoning, stepagent=_standing(run, progress))
@@ -107,7 +121,13 @@ def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[byt
 
 def _broken(run: Run) -> dict[str, Any]:
     """The error object of a run that has no answer: it failed, or it takes longer than a request may."""
-    error = shapes.still_running(run) if run.status is RunStatus.RUNNING else shapes.failure(run.failure)
+    match run.status:
+        case RunStatus.RUNNING:
+            error = shapes.still_running(run)
+        case RunStatus.CANCELLED:
+            error = shapes.cancelled()
+        case _:
+            error = shapes.failure(run.failure)
     return error | {"stepagent": shapes.extension(run)}
 
 
@@ -143,5 +163,4 @@ def _details(event: Event) -> Iterator[tuple[str, dict[str, Any]]]:
         case "tool.completed":
             yield "toolResponse", {"tool": {"id": data["id"], "response": data["text"], "isError": data["is_error"]}}
         case "interaction.required":
-            params = {"description": data["description"]}
-            yield "interactive", {"interactive": {"type": data["type"], "params": params, "id": data["interaction_id"]}}
+            yield "interactive", shapes.interactive(data)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from stepagent.runs import ENDED, RunId, RunKey
@@ -16,7 +16,7 @@ _LONGEST_S = 14 * 60  # a function ends after 15 minutes, and says nothing then
 
 
 class Progress:
-    """Which calls of the last reply are still open, and which of them wait for a person."""
+    """Which calls of the last reply are open, and which questions to people; several may stand behind one call."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
@@ -25,31 +25,40 @@ class Progress:
 
     def see(self, event: Event) -> None:
         match event.type:
+            case "turn.started":  # only when every call has its result, whatever of that is told later
+                self._open, self.questions = set(), {}
             case "message.completed":
                 self._open = {call["id"] for call in event.data["calls"]}
             case "tool.completed":
                 self._open.discard(event.data["id"])
-                self.questions.pop(event.data["id"], None)
+                self._drop(lambda question: bool(question["call_id"] == event.data["id"]))
             case "interaction.required":
-                self.questions[event.data["call_id"]] = event.data
+                self.questions[event.data["interaction_id"]] = event.data
+            case "interaction.resolved":
+                self._drop(lambda question: bool(question["interaction_id"] == event.data["interaction_id"]))
         self.ended = event.type in LAST_EVENTS
 
     @property
     def waits(self) -> bool:
         """Only people can make the run go on."""
-        return bool(self.questions) and self._open <= set(self.questions)
+        return bool(self.questions) and self._open <= {question["call_id"] for question in self.questions.values()}
+
+    def _drop(self, is_over: Callable[[dict[str, Any]], bool]) -> None:
+        self.questions = {id_: question for id_, question in self.questions.items() if not is_over(question)}
 
 
-async def follow(run_id: RunId, after: int, progress: Progress) -> AsyncIterator[Event | None]:
+async def follow(
+    run_id: RunId, after: int, progress: Progress, longest_s: float | None = None
+) -> AsyncIterator[Event | None]:
     """Events behind number `after`, as they are written; None now and then, for a sign of life.
 
-    Ends with the run's last event, when the run waits for a person, or after 14 minutes; by the record, where no event
-    has come for 15 seconds. Earlier events are read as
-    well where they have not expired, since they tell which questions are open.
+    Ends with the run's last event, when the run waits for a person, or after `longest_s`, without it after 14 minutes.
+    Where no event has come for 15 seconds the record says whether it ends. Earlier events are read as well where they
+    have not expired, since they tell which questions are open.
     """
     seen = 0
     began = quiet_since = spoke_at = time.monotonic()
-    while time.monotonic() - began < _LONGEST_S:
+    while time.monotonic() - began < (_LONGEST_S if longest_s is None else longest_s):
         events = await asyncio.to_thread(read_events, run_id, seen)
         for event in events:
             progress.see(event)

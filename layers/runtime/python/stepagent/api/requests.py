@@ -11,6 +11,7 @@ from stepagent.messages import AssistantMessage, AttachedFile, Message, UserMess
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_FILES = 20
+MAX_KEY_CHARS = 255  # of an idempotency key
 
 
 class _Body(BaseModel):
@@ -38,6 +39,7 @@ class TextPart(_Body):
 
 
 _FORMS = ("a text", "a list of parts")  # of content; pydantic puts them into the place of an error
+_ANSWERS = ("a text", "an object")
 
 
 class ImageUrl(_Body):
@@ -147,10 +149,31 @@ class ChatRequest(_Body):
         ]
 
 
-class AnswerRequest(_Body):
-    """A person's answer to an interaction."""
+class JobRequest(_Body):
+    """A run that nobody waits for, as a message of a queue asks for it.
 
-    answer: Annotated[str, Field(min_length=1)]
+    `message_id` is the sender's own id of the job: what bears it, in whatever message, is the same job.
+    """
+
+    agent: str
+    input: str
+    session_id: str | None = Field(None, min_length=1, max_length=128)
+    message_id: str | None = Field(
+        None, min_length=1, max_length=MAX_KEY_CHARS, validation_alias=AliasChoices("message_id", "id")
+    )
+
+    def as_chat(self) -> ChatRequest:
+        said = ChatMessage(role="user", content=self.input)
+        return ChatRequest(model=self.agent, messages=[said], session_id=self.session_id)
+
+
+class AnswerRequest(_Body):
+    """A person's answer to an interaction: a text, or an object for a form or an approval."""
+
+    answer: Annotated[
+        Annotated[str, Field(min_length=1), Tag(_ANSWERS[0])] | Annotated[dict[str, Any], Tag(_ANSWERS[1])],
+        Discriminator(lambda answer: _ANSWERS[isinstance(answer, dict)]),
+    ]
 
 
 def read_chat_request(body: bytes) -> ChatRequest:
@@ -166,6 +189,28 @@ def read_chat_request(body: bytes) -> ChatRequest:
     if any(sum(not isinstance(part, TextPart) for part in message.parts) > MAX_FILES for message in request.messages):
         raise InvalidRequest(f"A message may bring at most {MAX_FILES} files and images.", "messages")
     return request
+
+
+def read_job_request(body: bytes) -> JobRequest:
+    """Reads and checks the body of a queue's message. Raises as `read_chat_request` does."""
+    job = _read(body, JobRequest)
+    if not job.input.strip():
+        raise InvalidRequest("'input' must not be blank.", "input")
+    return job
+
+
+def read_idempotency_key(header: str | None) -> str:
+    """The value of the header `Idempotency-Key`, "" where there is none.
+
+    Raises:
+        InvalidRequest: it is empty, too long, or not printable ASCII.
+    """
+    if header is None:
+        return ""
+    if not header or len(header) > MAX_KEY_CHARS or not (header.isascii() and header.isprintable()):
+        why = f"An idempotency key has 1 to {MAX_KEY_CHARS} printable ASCII characters."
+        raise InvalidRequest(why, "Idempotency-Key")
+    return header
 
 
 def read_answer_request(body: bytes) -> AnswerRequest:
@@ -189,7 +234,7 @@ def _read(body: bytes, kind: type[BodyT]) -> BodyT:
 
 
 def _refusal(problem: Any) -> InvalidRequest:
-    param = ".".join(str(part) for part in problem["loc"] if part not in _FORMS)
+    param = ".".join(str(part) for part in problem["loc"] if part not in (*_FORMS, *_ANSWERS))
     if problem["type"] == "extra_forbidden":
         return InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter")
     return InvalidRequest(f"{param!r}: {problem['msg']}.", param)

@@ -3,22 +3,28 @@
 import hashlib
 import secrets
 from base64 import b32encode
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
 from stepagent.agents import AgentSpec
+from stepagent.api.idempotency import begun_with, job_key, request_key
 from stepagent.api.requests import ChatRequest
-from stepagent.catalog import Catalog, load_catalog
+from stepagent.cancelling import cancel_run
+from stepagent.catalog import find_agent
 from stepagent.clock import now
 from stepagent.ending import finalize
-from stepagent.errors import Conflict, NotFound, RecordConflict
+from stepagent.errors import Conflict, InvalidAnswer, NotFound, RecordConflict
 from stepagent.executions import execution_status, start_execution
 from stepagent.interactions import answer
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, load_models
-from stepagent.runs import ENDED, Principal, Run, RunKey, SessionKey
+from stepagent.rows import Catalog
+from stepagent.runs import ENDED, InteractionId, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
+from stepagent.store.catalog import list_rows
+from stepagent.store.idempotency import Begun, IdempotencyKey, note_begun
 from stepagent.store.journal import last_event
-from stepagent.store.runs import create_run, load_run, load_session, require_run
+from stepagent.store.runs import Session, create_run, load_run, load_session, require_run
 
 _START_GRACE = timedelta(seconds=30)  # between a run's record and its execution lie milliseconds
 
@@ -30,45 +36,39 @@ class Following(NamedTuple):
     after: int
 
 
-def catalog() -> Catalog:
-    return load_catalog(settings().catalog_dir)
+def agents() -> dict[str, AgentSpec]:
+    """All agents as they stand, by name."""
+    return Catalog.of(row.spec for row in list_rows("agent")).agents
 
 
 def models() -> dict[str, ModelSpec]:
     return load_models(settings().catalog_dir / MODELS_FILE)
 
 
-def say(request: ChatRequest, principal: Principal) -> Following:
+def say(request: ChatRequest, principal: Principal, idempotency_key: str = "") -> Following:
     """Answers the question that the session waits with, or starts a run.
+
+    With an idempotency key it does so once: the same request with the same key joins what the first one began.
 
     Raises:
         NotFound: there is no such agent.
         Conflict: the session's run is still going on.
+        IdempotencyKeyReused: the key was sent with another request.
     """
-    rows = catalog()
-    agent = rows.agent(request.model)
-    session_id = request.session_id or f"session-{secrets.token_urlsafe(12)}"
-    key = session_key_of(principal, session_id)
-    session = load_session(key)
-    if session.active:
-        active = load_run(session.active)
-        if active and (following := _continue(active, request)):
-            return following
-    run = Run(
-        run_id=RunKey(key, session.runs + 1).run_id,
-        session_id=session_id,
-        owner=principal,
-        agent=_with_wishes(agent, request),
-        tools=rows.tools_of(agent),
-        system=request.system,
-        created_at=now(),
-    )
-    try:
-        create_run(run, request.conversation())
-    except RecordConflict as error:  # another request of this session was quicker
-        raise Conflict("Another run of this session has just begun.", "session_id", "session_busy") from error
-    start_execution(run.run_id)
-    return Following(run, 0)
+    key = request_key(request, principal, idempotency_key) if idempotency_key else None
+    return _once(request, key, lambda: _begin(request, principal, key))
+
+
+def start_job(request: ChatRequest, principal: Principal, job_id: str) -> Run:
+    """Starts a run that nobody follows, once a job: its id stands for it, however often it comes.
+
+    Raises:
+        NotFound: there is no such agent.
+        Conflict: the session's run is still going on, or asks a person, which a job cannot answer.
+        IdempotencyKeyReused: another job has this id.
+    """
+    key = job_key(request, principal, job_id)
+    return _once(request, key, lambda: _begin(request, principal, key, may_answer=False)).run
 
 
 def read_run(run_id: str, principal: Principal) -> Run:
@@ -83,28 +83,102 @@ def read_run(run_id: str, principal: Principal) -> Run:
     return run
 
 
+def cancel(run_id: str, principal: Principal) -> Run:
+    """Ends a run of this principal and everything that it began; one that has ended stays as it is.
+
+    Raises:
+        NotFound: there is none, or it is another principal's.
+    """
+    return cancel_run(read_run(run_id, principal).run_id)
+
+
 def session_key_of(principal: Principal, session_id: str) -> SessionKey:
     """Where a principal's session stands. Two principals never share one, whatever names they give."""
     digest = hashlib.sha256(f"{principal}\0{session_id}".encode()).digest()
     return SessionKey(b32encode(digest).decode().lower()[:32])
 
 
-def _continue(active: Run, request: ChatRequest) -> Following | None:
-    """Goes on with the session's run where that is possible; None where a new one may begin.
+def _once(request: ChatRequest, key: IdempotencyKey | None, begin: Callable[[], Following]) -> Following:
+    """Joins what was begun with this key, or begins it."""
+    if key is None:
+        return begin()
+    if begun := begun_with(key):
+        return _join(request, begun)
+    try:
+        return begin()
+    except (Conflict, RecordConflict):
+        if begun := begun_with(key):  # the same request was quicker
+            return _join(request, begun)
+        raise
 
-    Raises:
-        Conflict: it is still going on, and asks nothing.
-    """
-    if active.status in ENDED:
+
+def _join(request: ChatRequest, begun: Begun) -> Following:
+    """Whoever began it may have died before his last step, so that is done again: it changes nothing if he took it."""
+    run = require_run(begun.run_id)
+    if begun.question:
+        _answer(run, begun.question, request)
+    elif run.status not in ENDED:
+        start_execution(run.run_id)
+    return Following(run, begun.after)
+
+
+def _begin(
+    request: ChatRequest, principal: Principal, key: IdempotencyKey | None, *, may_answer: bool = True
+) -> Following:
+    """Starts a run, or, where it may, answers the question that the session waits with."""
+    found = find_agent(request.model)
+    session_id = request.session_id or f"session-{secrets.token_urlsafe(12)}"
+    session_key = session_key_of(principal, session_id)
+    session = load_session(session_key)
+    if active := _active_run(session):
+        if may_answer and active.pending:
+            return _continue(active, request, key)
+        raise Conflict(f"Run {active.run_id} of this session is still going on.", "session_id", "session_busy")
+    run = Run(
+        run_id=RunKey(session_key, session.runs + 1).run_id,
+        session_id=session_id,
+        owner=principal,
+        agent=_with_wishes(found.agent, request),
+        tools=found.tools,
+        versions=found.versions,
+        system=request.system,
+        created_at=now(),
+    )
+    try:
+        create_run(run, request.conversation(), key)
+    except RecordConflict as error:  # another request of this session was quicker
+        raise Conflict("Another run of this session has just begun.", "session_id", "session_busy") from error
+    start_execution(run.run_id)
+    return Following(run, 0)
+
+
+def _active_run(session: Session) -> Run | None:
+    """The run that goes on in a session or waits for a person; one that lost its execution is closed."""
+    active = load_run(session.active) if session.active else None
+    if active is None or active.status in ENDED:
         return None
     if _is_lost(active):
         finalize(active.run_id, "LOST")
         return None
-    if not active.pending:
-        raise Conflict(f"Run {active.run_id} of this session is still going on.", "session_id", "session_busy")
+    return active
+
+
+def _continue(active: Run, request: ChatRequest, key: IdempotencyKey | None) -> Following:
+    """Answers the question with which a session's run waits."""
     event = last_event(active.run_id)
-    answer(active.pending[0], active.owner, request.messages[-1].text)
-    return Following(active, event.n if event else 0)
+    following = Following(active, event.n if event else 0)
+    question = active.pending[0]
+    if key:  # noted before the answer: who comes with the key again finds which question it answers
+        note_begun(key, Begun(active.run_id, following.after, question))
+    _answer(active, question, request)
+    return following
+
+
+def _answer(run: Run, question: InteractionId, request: ChatRequest) -> None:
+    try:
+        answer(question, run.owner, request.messages[-1].text)
+    except InvalidAnswer as error:  # what it does not fit is the message here
+        raise InvalidAnswer(error.message, "messages") from error
 
 
 def _is_lost(active: Run) -> bool:

@@ -1,13 +1,14 @@
 """OpenAI's shapes: chunks, completions, models and errors."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepagent.agents import AgentSpec
+from stepagent.announcing import view
 from stepagent.errors import RequestError, StepAgentError
 from stepagent.llm.registry import ModelSpec, modes_of
-from stepagent.runs import Failure, Run, StopReason
+from stepagent.runs import Failure, Interaction, Run, StopReason
 from stepagent.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
@@ -37,6 +38,16 @@ def completion(run: Run, text: str, reasoning: str, **more: Any) -> dict[str, An
         message["reasoning_content"] = reasoning
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(run)}
     return {**envelope(run, "chat.completion"), "choices": [choice], "usage": usage(run.usage), **more}
+
+
+def unfinished(run: Run) -> dict[str, Any]:
+    """The completion for a request that ends before its run does: without choices, and where the answer will be."""
+    note = (
+        f"Run {run.run_id} goes on. The same request with the same Idempotency-Key joins it; "
+        f"GET /v1/runs/{run.run_id} tells how it stands."
+    )
+    stepagent = {**extension(run), "message": note}
+    return {**envelope(run, "chat.completion"), "choices": [], "usage": usage(run.usage), "stepagent": stepagent}
 
 
 def finish_reason(run: Run) -> str:
@@ -85,7 +96,7 @@ def _model(agent: AgentSpec, model: ModelSpec | None) -> dict[str, Any]:
         "vision": model.vision and agent.vision,
         "reasoning": model.reasoning,
         "context_tokens": model.context_tokens,
-        "tools": list(agent.tools),
+        "tools": [use.shown_name for use in agent.tools],
     }
     return {**shown, "capabilities": capabilities}
 
@@ -94,6 +105,52 @@ def run_view(run: Run) -> dict[str, Any]:
     """A run as its owner may see it."""
     shown = run.model_dump(mode="json", exclude={"owner", "agent", "tools", "system", "usage", "pending"})
     return {"object": "run", "agent": run.agent.name, **shown, "usage": usage(run.usage), "interactions": run.pending}
+
+
+def interactions(waiting: Iterable[Interaction]) -> dict[str, Any]:
+    """The questions that wait for a person."""
+    return {"object": "list", "data": [view(interaction) for interaction in waiting]}
+
+
+def interactive(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A question in the words of chat clients that show choices and forms, from the event that tells of it."""
+    params: dict[str, Any] = {"description": asked["description"]}
+    match asked["type"]:
+        case "choice":
+            kind, more = "userSelect", {"userSelectOptions": asked["options"]}
+        case "form":
+            kind, more = "userInput", {"inputForm": [_input(field) for field in asked["fields"]]}
+        case "approval":
+            kind, more = "approval", {name: asked[name] for name in ("tool", "arguments", "bound", "digest")}
+        case _:
+            kind, more = "text", {}
+    return {"interactive": {"type": kind, "params": params | more, "id": asked["interaction_id"]}}
+
+
+_INPUTS = {  # by a field's type: how it is shown, and the type of its value
+    "text": ("input", "string"),
+    "number": ("numberInput", "number"),
+    "integer": ("numberInput", "number"),
+    "boolean": ("switch", "boolean"),
+    "date": ("timePointSelect", "string"),
+    "select": ("select", "string"),
+    "multiselect": ("multipleSelect", "arrayString"),
+}
+
+
+def _input(field: Mapping[str, Any]) -> dict[str, Any]:
+    shown_as, value_type = _INPUTS[field["type"]]
+    options = [{"label": option["value"], "value": option["key"]} for option in field.get("options", ())]
+    bounds = {} if options else {"min": field.get("min"), "max": field.get("max")}  # of a value, not of how many
+    terms = {"defaultValue": field["default"], "maxLength": field.get("max_length"), **bounds, "list": options or None}
+    return {
+        "type": shown_as,
+        "key": field["key"],
+        "label": field["label"] or field["key"],
+        "valueType": value_type,
+        "required": field["required"],
+        **{name: value for name, value in terms.items() if value is not None},
+    }
 
 
 def error_body(message: str, kind: str, code: str, param: str | None = None) -> dict[str, Any]:
@@ -108,6 +165,11 @@ def failure(why: Failure | None) -> dict[str, Any]:
     """The error object of a run that failed."""
     known = why or Failure(code="internal_error", message="The run failed.")
     return error_body(known.message, "run_failed", known.code)
+
+
+def cancelled() -> dict[str, Any]:
+    """The error object of a run that was cancelled."""
+    return error_body("The run was cancelled.", "run_cancelled", "cancelled")
 
 
 def still_running(run: Run) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class FunctionCall:
         fields: dict[str, Any] = {"messages": [*system_messages(request.system), *rendered]}
         if request.tools:
             functions = [function(tool, aliases, self._dialect) for tool in request.tools]
-            fields |= {"functions": functions, "function_call": "auto"}
+            fields |= {"functions": functions, "function_call": _choice(request.tool_choice, aliases)}
         return fields
 
     def reader(self, request: ModelRequest, listener: Listener) -> TextReader:
@@ -47,3 +47,8 @@ class FunctionCall:
                 return {"role": "function", "name": wire_name(message.name, aliases), "content": result_text(message)}
             case _:
                 assert_never(message)
+
+
+def _choice(wanted: str, aliases: Mapping[str, str]) -> str | dict[str, str]:
+    """This older form knows no `required`."""
+    return "auto" if wanted in ("auto", "required") else {"name": wire_name(wanted, aliases)}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from stepagent.llm.content import plain_text
 from stepagent.llm.plain_reader import PlainReader
 from stepagent.llm.prompt_reader import PromptReader
-from stepagent.llm.protocol import INSTRUCTION, answer_text, call_text, protocol_text, result_text
+from stepagent.llm.protocol import INSTRUCTION, answer_text, call_text, forced_text, protocol_text, result_text
 from stepagent.llm.reply import Correction, Listener, ModelRequest, ModeName, TextReader
 from stepagent.llm.single_calls import with_single_calls
 from stepagent.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -48,7 +48,8 @@ class PromptCall:
         # The protocol and the tools come first: they stay the same while the rest may change with every session, and
         # a server keeps what it has read only up to the first difference.
         protocol = protocol_text(request.tools, self._instruction) if request.tools else ""
-        return "\n\n".join(part for part in (protocol, request.system) if part)
+        forced = forced_text(request.tool_choice) if request.tools else ""
+        return "\n\n".join(part for part in (protocol, request.system, forced) if part)
 
 
 def _in_protocol(messages: Iterable[Message], header: bool) -> Iterator[_Line]:

@@ -38,6 +38,14 @@ def protocol_text(tools: Sequence[ToolSpec], instruction: str) -> str:
     return f"Your tools:\n{lines}\n\n{instruction}"
 
 
+def forced_text(tool_choice: str) -> str:
+    """What the next reply must call, "" where it may do as it likes."""
+    if tool_choice == "auto":
+        return ""
+    which = "one tool" if tool_choice == "required" else f"the tool {json.dumps(tool_choice, ensure_ascii=False)}"
+    return f"Your next reply begins with 1: and calls {which}."
+
+
 def answer_text(text: str) -> str:
     return f"0: {text}"
 

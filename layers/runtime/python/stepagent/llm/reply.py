@@ -20,7 +20,8 @@ class Correction(NamedTuple):
 class ModelRequest(NamedTuple):
     """What the model is asked. Without tools none is offered. Images are shown where `vision` and the model allow it;
     `file_header` tells how many documents came along, for an agent that can read them itself. `closing` is said to the
-    model after the conversation, and is no part of it: the last question stays a person's."""
+    model after the conversation, and is no part of it: the last question stays a person's. `tool_choice` is what the
+    reply must call: any tool (`required`), the tool of that name, or what the model likes (`auto`)."""
 
     system: str
     messages: Sequence[Message]
@@ -29,6 +30,7 @@ class ModelRequest(NamedTuple):
     vision: bool = False
     file_header: bool = False
     closing: str = ""
+    tool_choice: str = "auto"
 
 
 class RequestedCall(NamedTuple):

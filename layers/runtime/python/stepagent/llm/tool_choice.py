@@ -35,7 +35,7 @@ class ToolChoice:
         if request.tools:
             functions = [function(tool, aliases, self._dialect) for tool in request.tools]
             tools = [{"type": "function", "function": each} for each in functions]
-            fields |= {"tools": tools, "tool_choice": "auto"}
+            fields |= {"tools": tools, "tool_choice": _choice(request.tool_choice, aliases)}
         return fields
 
     def reader(self, request: ModelRequest, listener: Listener) -> TextReader:
@@ -83,6 +83,12 @@ class ToolChoice:
     def _reasoning(self, message: AssistantMessage) -> dict[str, str]:
         wanted = self._reasoning_field and message.reasoning
         return {self._reasoning_field: message.reasoning} if wanted else {}
+
+
+def _choice(wanted: str, aliases: Mapping[str, str]) -> str | dict[str, Any]:
+    if wanted in ("auto", "required"):
+        return wanted
+    return {"type": "function", "function": {"name": wire_name(wanted, aliases)}}
 
 
 def _calls(messages: Iterable[Message]) -> list[ToolCall]:

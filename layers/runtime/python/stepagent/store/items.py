@@ -6,8 +6,16 @@ All that belongs to a session stands in its partition, so that one query reads a
                        sk RUN#<ordinal>                  a run
                        sk RUN#<ordinal>#TURN#<turn>      the claim on a turn and the decision it came to
                        sk M#<ordinal>#<turn>#<part>      part 0: a message, or a request's; parts from 1: its calls
+                       sk NOTES                          what its agents noted, each note under its call
     pk Q#<question>    sk QUESTION                       a question to a person, with its task token
+    pk OWNER#<owner>   sk PENDING#<time>#<question>      a question that waits for this principal, until it is over
+    pk W#<execution>   sk WORKFLOW                       the call that an execution answers, with its task token
+    pk I#<hash>        sk IDEMPOTENCY                    what a request with an idempotency key began; expires
     pk MODEL#<model>   sk MODEL                          the calling modes that its server refused, and when
+    pk MCP#<server>    sk LISTING                        the tools that an MCP server offers, and when it was asked
+    pk AGENTS, TOOLS   sk LATEST#<name>                  an agent or a tool as it stands, or that it was deleted
+    pk AGENT#<name>    sk V#<version>                    each version of an agent; of a tool in TOOL#<name>
+    pk CATALOG         sk CATALOG                        the number of changes to agents and tools
 
 What never changes after it is written is one JSON text (`body`), so that numbers and key order survive as given; what
 changes has an attribute of its own.
@@ -19,11 +27,14 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
-from stepagent.runs import CallKey, InteractionId, RunKey, SessionKey
+from stepagent.rows import RowKey, RowKind
+from stepagent.runs import CallKey, InteractionId, Principal, RunKey, SessionKey
 from stepagent.settings import settings
 from stepagent.store.clients import s3, translated
 
 INLINE_BYTES = 100_000  # an item may have 400 KB: a message, its calls and their keys stay far below
+PENDING = "PENDING#"  # what the sort keys of questions that wait begin with
+LATEST = "LATEST#"  # what the sort keys of agents and tools as they stand begin with
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -55,12 +66,52 @@ def call_key(session: SessionKey, call: CallKey) -> Item:
     return message_key(RunKey(session, call.ordinal), call.turn, call.position + 1)
 
 
+def notes_key(session: SessionKey) -> Item:
+    return marshal({"pk": session_pk(session), "sk": "NOTES"})
+
+
 def question_key(question: InteractionId) -> Item:
     return marshal({"pk": f"Q#{question}", "sk": "QUESTION"})
 
 
+def owner_pk(owner: Principal) -> str:
+    return f"OWNER#{owner}"
+
+
+def pending_key(owner: Principal, asked_at: str, question: InteractionId) -> Item:
+    return marshal({"pk": owner_pk(owner), "sk": f"{PENDING}{asked_at}#{question}"})
+
+
+def delegation_key(execution_name: str) -> Item:
+    return marshal({"pk": f"W#{execution_name}", "sk": "WORKFLOW"})
+
+
+def idempotency_key(hashed: str) -> Item:
+    return marshal({"pk": f"I#{hashed}", "sk": "IDEMPOTENCY"})
+
+
 def model_key(model: str) -> Item:
     return marshal({"pk": f"MODEL#{model}", "sk": "MODEL"})
+
+
+def listing_key(server: str) -> Item:
+    return marshal({"pk": f"MCP#{server}", "sk": "LISTING"})
+
+
+def latest_pk(kind: RowKind) -> str:
+    return f"{kind.upper()}S"
+
+
+def latest_key(row: RowKey) -> Item:
+    return marshal({"pk": latest_pk(row.kind), "sk": f"{LATEST}{row.name}"})
+
+
+def version_key(row: RowKey, version: int) -> Item:
+    return marshal({"pk": f"{row.kind.upper()}#{row.name}", "sk": f"V#{version:06d}"})
+
+
+def catalog_key() -> Item:
+    return marshal({"pk": "CATALOG", "sk": "CATALOG"})
 
 
 def marshal(values: Mapping[str, Any]) -> Item:

@@ -1,42 +1,98 @@
-"""Questions to people in the record. A task token stands beside its question, and leaves this module for one caller."""
+"""Questions to people in the record. A task token stands beside its question, and leaves this module for one caller.
 
+A question is pending, then answered, expired or cancelled. An answer is stored together with what it means for its
+call, and settled once the loop has taken it; until then it can be taken back, should the loop wait no longer. What ends
+a question also clears it from the runs that wait for it and from its owner's list.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from stepagent.answers import Answer
 from stepagent.clock import now
-from stepagent.runs import CallKey, CallStatus, InteractionId, Question, RunKey
-from stepagent.store.items import call_key, question_key, run_key
-from stepagent.store.table import Operation, Refused, apply, change, get, put, transact
+from stepagent.questions import ApprovalQuestion
+from stepagent.runs import (
+    ENDED,
+    CallAddress,
+    CallKey,
+    CallResult,
+    CallStatus,
+    Interaction,
+    InteractionId,
+    InteractionStatus,
+    Principal,
+    RunKey,
+)
+from stepagent.store.items import (
+    PENDING,
+    call_key,
+    owner_pk,
+    pack,
+    pending_key,
+    question_key,
+    run_key,
+    unpack,
+)
+from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+
+_RUNNING = "attribute_exists(pk) AND NOT (#status IN (:completed, :failed, :cancelled))"
+_RUNNING_VALUES = {f":{status.value}": status.value for status in ENDED}
+_ANYHOW = "attribute_exists(pk) OR attribute_not_exists(pk)"
+_ANSWERED = "#status = :answered AND attribute_not_exists(settled)"
+_ANSWERED_VALUES = {":answered": InteractionStatus.ANSWERED}
 
 
 class StoredQuestion(NamedTuple):
-    question: Question
+    """A question as it stands. `deliveries` counts who brought its answer to the loop, which took it if `settled`."""
+
+    interaction: Interaction
     task_token: str
-    closed: bool
+    settled: bool
+    deliveries: int
+
+    @property
+    def status(self) -> InteractionStatus:
+        return self.interaction.status
 
 
-def ask_question(run: RunKey, question: Question, task_token: str) -> None:
-    """Stores the question, marks its call as started and its run as waiting, all at once.
+class Approved(NamedTuple):
+    """What an approval means for its call: the digest of what may run, and the arguments if a person changed them."""
+
+    digest: str
+    edited_arguments: Mapping[str, Any] | None
+    waited_s: int
+
+
+def ask_question(interaction: Interaction, task_token: str) -> None:
+    """Stores the question, and marks its call, its run, the run at the top and its owner, all at once.
 
     Raises:
-        RecordConflict: the call was started or answered before.
+        RecordConflict: the call asks already, was started or answered, or one of the runs has ended.
     """
-    body = question.model_dump_json(exclude={"answer", "answered_at"})
-    asked = put(question_key(question.interaction_id), {"body": body, "task_token": task_token})
-    started = change(
-        call_key(run.session, CallKey.parse(question.call_id)),
-        "SET #status = :started, question = :question",
-        "#status = :pending",
-        {":started": CallStatus.STARTED, ":pending": CallStatus.PENDING, ":question": question.interaction_id},
+    body = interaction.model_dump_json(exclude={"status", "answer", "history"})
+    values = {
+        **pack("body", body),
+        "task_token": task_token,
+        "status": interaction.status,
+        "history": [_entry_of(interaction.status)],
+    }
+    # A call that must be approved is begun by its tool, which claims it; to any other the answer is all there is.
+    status = CallStatus.PENDING if isinstance(interaction.question, ApprovalQuestion) else CallStatus.STARTED
+    asking = change(
+        _call_key(interaction),
+        "SET #status = :status, question = :question",
+        "#status = :pending AND attribute_not_exists(question)",
+        {":status": status, ":pending": CallStatus.PENDING, ":question": interaction.interaction_id},
     )
-    waiting = change(run_key(run), "ADD pending :entries", "attribute_exists(pk)", {":entries": {_pending(question)}})
-    transact([asked, started, waiting])
-
-
-def settle_question(question: Question) -> None:
-    """The run no longer waits for this question."""
-    entries = {":entries": {_pending(question)}}
-    key = run_key(RunKey.parse(question.run_id))
-    apply(change(key, "DELETE pending :entries", "attribute_exists(pk)", entries))
+    waiting = [
+        change(_run_key(call), "ADD pending :entries", _RUNNING, {":entries": {entry}, **_RUNNING_VALUES})
+        for call, entry in _waiting(interaction)
+    ]
+    asked = put(question_key(interaction.interaction_id), values)
+    listed = put(_pending_key(interaction), {"forget_at": _epoch_s(interaction.expires_at)})
+    transact([asked, listed, asking, *waiting])
 
 
 def replace_token(question: InteractionId, task_token: str) -> StoredQuestion:
@@ -50,46 +106,159 @@ def load_question(question: InteractionId) -> StoredQuestion | None:
     return _question(item) if item else None
 
 
-def claim_answer(question: InteractionId, answer: str) -> StoredQuestion:
-    """Stores the first answer and returns the question as it stands: with this answer, or with an earlier one."""
-    answered = change(
-        question_key(question),
-        "SET answer = :answer, answered_at = :now",
-        "attribute_exists(pk) AND attribute_not_exists(answer) AND attribute_not_exists(closed)",
-        {":answer": answer, ":now": now().isoformat()},
+def list_pending(owner: Principal, limit: int) -> list[Interaction]:
+    """The questions that wait for this principal, in the order in which they were asked."""
+    entries = [item for item in query(owner_pk(owner), PENDING) if item["forget_at"] > _epoch_s(now())]
+    found = [load_question(InteractionId(entry["sk"].rpartition("#")[2])) for entry in entries[:limit]]
+    # One that was answered a moment ago is listed until the loop has taken its answer.
+    return [each.interaction for each in found if each and each.status is InteractionStatus.PENDING]
+
+
+def store_answer(interaction: Interaction, answer: Answer, meaning: CallResult | Approved) -> bool:
+    """Stores the first answer with what it means for the call; False where the question or the call is past that."""
+    answered, values = _turn_to(InteractionStatus.ANSWERED)
+    packed = pack("answer", json.dumps(answer, ensure_ascii=False))
+    (name, text), *_ = packed.items()
+    stored = change(
+        question_key(interaction.interaction_id),
+        f"{answered}, #{name} = :answer",
+        "#status = :pending",
+        {**values, ":answer": text, ":pending": InteractionStatus.PENDING},
     )
-    try:
-        return _question(apply(answered))
-    except Refused as refused:
-        return _question(refused.item or get(question_key(question)) or {})
+    return _transacted(stored, _meant(interaction, meaning))
 
 
-def close_question(question: InteractionId) -> bool:
-    """Nobody may answer any more; False where somebody has."""
+def begin_delivery(question: InteractionId) -> StoredQuestion | None:
+    """Counts one more who brings the answer to the loop; None where there is none to bring, or the loop took it."""
+    counted = change(question_key(question), "ADD deliveries :one", _ANSWERED, {":one": 1, **_ANSWERED_VALUES})
     try:
-        apply(_closing(question))
+        return _question(apply(counted))
+    except Refused:
+        return None
+
+
+def settle_question(interaction: Interaction) -> bool:
+    """The loop took the answer, and waits no longer; False where that is noted."""
+    settled = change(
+        question_key(interaction.interaction_id), "SET settled = :true", _ANSWERED, {":true": True, **_ANSWERED_VALUES}
+    )
+    return _transacted(settled, *_cleared(interaction))
+
+
+def take_back_answer(interaction: Interaction, deliveries: int, result: CallResult) -> bool:
+    """The loop waits no longer, so the answer came too late and the call gets this result in place of what it meant.
+
+    False where somebody else brought the answer to the loop since, or ended the question.
+    """
+    expired, values = _turn_to(InteractionStatus.EXPIRED)
+    late = change(
+        question_key(interaction.interaction_id),
+        f"{expired} REMOVE answer, answer_object",
+        f"{_ANSWERED} AND (attribute_not_exists(deliveries) OR deliveries = :deliveries)",
+        {**values, **_ANSWERED_VALUES, ":deliveries": deliveries},
+    )
+    # What a person approved may have begun; any other call has the answer as its result.
+    before = CallStatus.PENDING if isinstance(interaction.question, ApprovalQuestion) else CallStatus.DONE
+    called = change(
+        _call_key(interaction),
+        "SET #status = :done, #result = :result"
+        " REMOVE result_object, approved, edited_arguments, edited_arguments_object",
+        "#status = :before",
+        {":done": CallStatus.DONE, ":before": before, ":result": result.model_dump_json()},
+    )
+    return _transacted(late, called, *_cleared(interaction))
+
+
+def close_question(question: InteractionId, status: InteractionStatus = InteractionStatus.CANCELLED) -> bool:
+    """Nobody may answer any more; False where somebody has, or it was closed before."""
+    found = load_question(question)
+    if found is None:
+        return False
+    closing, values = _turn_to(status)
+    pending = {":pending": InteractionStatus.PENDING}
+    closed = change(question_key(question), closing, "#status = :pending", {**values, **pending})
+    return _transacted(closed, *_cleared(found.interaction))
+
+
+def _transacted(*operations: Operation) -> bool:
+    try:
+        transact(operations)
     except Refused:
         return False
     return True
 
 
-def _closing(question: InteractionId) -> Operation:
-    return change(
-        question_key(question),
-        "SET closed = :true",
-        "attribute_exists(pk) AND attribute_not_exists(answer)",
-        {":true": True},
-    )
+def _turn_to(status: InteractionStatus) -> tuple[str, dict[str, Any]]:
+    expression = "SET #status = :status, history = list_append(history, :history)"
+    return expression, {":status": status, ":history": [_entry_of(status)]}
 
 
-def _pending(question: Question) -> str:
-    call = CallKey.parse(question.call_id)
-    return f"{call.turn:06d}.{call.position:03d}#{question.interaction_id}"
+def _entry_of(status: InteractionStatus) -> dict[str, Any]:
+    return {"status": status, "at": now().isoformat()}
+
+
+def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operation:
+    if isinstance(meaning, CallResult):
+        (name, text), *_ = pack("result", meaning.model_dump_json()).items()
+        values = {":done": CallStatus.DONE, ":result": text}
+        return change(_call_key(interaction), f"SET #status = :done, #{name} = :result", "#status <> :done", values)
+    sets = "SET approved = :digest, waited_s = :waited"
+    approved: dict[str, Any] = {":digest": meaning.digest, ":waited": meaning.waited_s, ":pending": CallStatus.PENDING}
+    if meaning.edited_arguments is not None:
+        (name, text), *_ = pack("edited_arguments", json.dumps(meaning.edited_arguments, ensure_ascii=False)).items()
+        sets, approved = f"{sets}, #{name} = :edited", {**approved, ":edited": text}
+    return change(_call_key(interaction), sets, "#status = :pending", approved)
+
+
+def _cleared(interaction: Interaction) -> list[Operation]:
+    """Nobody waits for this question any more: neither its runs nor its owner."""
+    runs = [
+        change(_run_key(call), "DELETE pending :entries", "attribute_exists(pk)", {":entries": {entry}})
+        for call, entry in _waiting(interaction)
+    ]
+    # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
+    over = change(_pending_key(interaction), "SET forget_at = :now", _ANYHOW, {":now": _epoch_s(now())})
+    return [*runs, over]
+
+
+def _waiting(interaction: Interaction) -> list[tuple[CallAddress, str]]:
+    """The calls whose runs wait, with the entry that stands there; entries sort as their calls do, then by time."""
+    asked = f"{interaction.created_at.isoformat()}#{interaction.interaction_id}"
+    return [(call, f"{_place(call)}.{asked}") for call in interaction.places]
+
+
+def _epoch_s(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def _place(call: CallAddress) -> str:
+    key = CallKey.parse(call.call_id)
+    return f"{key.turn:06d}.{key.position:03d}"
+
+
+def _run_key(call: CallAddress) -> dict[str, Any]:
+    return run_key(RunKey.parse(call.run_id))
+
+
+def _call_key(interaction: Interaction) -> dict[str, Any]:
+    return call_key(RunKey.parse(interaction.run_id).session, CallKey.parse(interaction.call_id))
+
+
+def _pending_key(interaction: Interaction) -> dict[str, Any]:
+    return pending_key(interaction.owner, interaction.created_at.isoformat(), interaction.interaction_id)
 
 
 def _question(item: dict[str, Any]) -> StoredQuestion:
-    question = Question.model_validate_json(item["body"])
-    answered = {"answer": item.get("answer"), "answered_at": item.get("answered_at")}
+    answer = unpack(item, "answer")
+    stored = {
+        "status": item["status"],
+        "answer": None if answer is None else json.loads(answer),
+        "history": item["history"],
+    }
+    asked = Interaction.model_validate_json(unpack(item, "body") or "{}")
     return StoredQuestion(
-        Question.model_validate(question.model_dump() | answered), item["task_token"], bool(item.get("closed"))
+        Interaction.model_validate(asked.model_dump() | stored),
+        item["task_token"],
+        bool(item.get("settled")),
+        int(item.get("deliveries", 0)),
     )

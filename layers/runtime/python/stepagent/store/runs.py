@@ -21,6 +21,7 @@ from stepagent.runs import (
     TurnRecord,
 )
 from stepagent.store import journal
+from stepagent.store.idempotency import Begun, IdempotencyKey, put_begun
 from stepagent.store.items import message_key, pack, run_key, session_key, session_pk, turn_key, unpack
 from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
 from stepagent.usage import Usage
@@ -28,7 +29,10 @@ from stepagent.usage import Usage
 _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 _COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
-_STATIC = {"run_id", "session_id", "owner", "agent", "tools", "system", "created_at"}
+_STATIC = {
+    *("run_id", "session_id", "owner", "agent", "tools", "versions", "system"),
+    *("created_at", "parent", "top", "depth"),
+}
 _NOT_ENDED = "NOT (#status IN (:completed, :failed, :cancelled))"
 _ENDED_VALUES = {f":{status.value}": status.value for status in ENDED}
 
@@ -46,11 +50,13 @@ def load_session(session: SessionKey) -> Session:
     return Session(int(item.get("runs", 0)), RunKey.parse(active) if active else None)
 
 
-def create_run(run: Run, messages: Sequence[Message]) -> None:
+def create_run(run: Run, messages: Sequence[Message], idempotency: IdempotencyKey | None = None) -> None:
     """Writes the run, its first messages and its first event, and takes the session, all at once or not at all.
 
+    With an idempotency key it takes that as well, so that no second run begins with it.
+
     Raises:
-        RecordConflict: another run has taken the session.
+        RecordConflict: another run has taken the session, or the key.
     """
     key = run.key
     taken = change(
@@ -63,7 +69,8 @@ def create_run(run: Run, messages: Sequence[Message]) -> None:
     written = put(run_key(key), {**body, "status": RunStatus.RUNNING, "turns": 0, **dict.fromkeys(_COUNTERS, 0)})
     # One item for all of them: a long conversation has more messages than a transaction may have items.
     said = put(message_key(key, 0), {"type": "messages", **pack("body", _messages.dump_json(list(messages)).decode())})
-    transact([taken, written, said, journal.first_event(run)])
+    keyed = [put_begun(idempotency, Begun(run.run_id))] if idempotency else []
+    transact([taken, written, said, journal.first_event(run), *keyed])
 
 
 def load_run(key: RunKey) -> Run | None:
@@ -139,13 +146,11 @@ def store_turn(run: Run, claim_id: str, record: TurnRecord) -> None:
     transact([decided, *replied, *called, counted, *freed])
 
 
-def count_usage(run: Run, usage: Usage) -> None:
+def count_usage(run: RunKey, usage: Usage) -> None:
     """Adds what was spent without a result, such as by a try that broke off."""
-    counted = {name: getattr(usage, name) for name in _COUNTERS if getattr(usage, name)}
-    if counted:
-        adds = ", ".join(f"{name} :{name}" for name in counted)
-        values = {f":{name}": amount for name, amount in counted.items()}
-        apply(change(run_key(run.key), f"ADD {adds}", "attribute_exists(pk)", values))
+    if usage != Usage():
+        expression, values = _counting(usage)
+        apply(change(run_key(run), expression, "attribute_exists(pk)", values))
 
 
 def close_run(run: Run, outcome: Outcome) -> bool:
@@ -167,7 +172,7 @@ def put_call(session: SessionKey, call: Call) -> Operation:
     values: dict[str, Any] = {
         "type": "call",
         "status": call.status,
-        **pack("body", call.model_dump_json(exclude={"status", "result"})),
+        **pack("body", call.model_dump_json(exclude={"status", "approved", "result"})),
     }
     if call.result:
         values |= pack("result", call.result.model_dump_json())
@@ -176,8 +181,13 @@ def put_call(session: SessionKey, call: Call) -> Operation:
 
 def call_from_item(item: dict[str, Any]) -> Call:
     body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
-    result = unpack(item, "result")
-    return Call.model_validate(body | {"status": item["status"], "result": json.loads(result) if result else None})
+    edited, result = unpack(item, "edited_arguments"), unpack(item, "result")
+    changes = {
+        "status": item["status"],
+        "approved": item.get("approved", ""),
+        "result": json.loads(result) if result else None,
+    }
+    return Call.model_validate(body | changes | ({"arguments": json.loads(edited)} if edited else {}))
 
 
 def _entries(item: dict[str, Any]) -> Sequence[Message | Call]:
@@ -201,26 +211,40 @@ def _run(item: dict[str, Any]) -> Run:
             "stop_reason": item.get("stop_reason"),
             "failure": json.loads(failure) if failure else None,
             "answer": unpack(item, "answer") or "",
-            "usage": {name: int(item[name]) for name in _COUNTERS} | {"complete": not item.get("usage_incomplete")},
+            "usage": _usage(item),
             "turns": int(item["turns"]),
             "pending": pending,
         }
     )
 
 
+def _usage(item: dict[str, Any]) -> dict[str, Any]:
+    counted: dict[str, Any] = {name: int(item[name]) for name in _COUNTERS}
+    cost = None if item.get("cost_unknown") else item.get("cost_usd", 0)
+    return counted | {"complete": not item.get("usage_incomplete"), "cost_usd": cost}
+
+
 def _progress(turn: int, record: TurnRecord) -> tuple[str, str, dict[str, Any]]:
-    sets = "turns = :turn"
-    values: dict[str, Any] = {":turn": turn, **_ENDED_VALUES}
+    sets, values = ["turns = :turn"], {":turn": turn, **_ENDED_VALUES}
     if record.outcome:
         ending, more = _ending(record.outcome)
-        sets, values = f"{sets}, {ending}", values | more
+        sets, values = [*sets, ending], values | more
     if record.failure:
-        sets, values = f"{sets}, failure = :failure", values | {":failure": record.failure.model_dump_json()}
-    if not record.usage.complete:
-        sets, values = f"{sets}, usage_incomplete = :true", values | {":true": True}
-    adds = ", ".join(f"{name} :{name}" for name in _COUNTERS)
-    values |= {f":{name}": getattr(record.usage, name) for name in _COUNTERS}
-    return f"SET {sets} ADD {adds}", _NOT_ENDED, values
+        sets, values = [*sets, "failure = :failure"], values | {":failure": record.failure.model_dump_json()}
+    expression, more = _counting(record.usage, *sets)
+    return expression, _NOT_ENDED, values | more
+
+
+def _counting(usage: Usage, *sets: str) -> tuple[str, dict[str, Any]]:
+    """The expression that adds what was spent to a run's counters, beside what it sets."""
+    amounts = {name: getattr(usage, name) for name in _COUNTERS} | {"cost_usd": usage.cost_usd or 0}
+    values: dict[str, Any] = {f":{name}": amount for name, amount in amounts.items()}
+    unknown = {"usage_incomplete": not usage.complete, "cost_unknown": usage.cost_usd is None}
+    marks = [f"{name} = :true" for name, so in unknown.items() if so]
+    if marks:
+        values[":true"] = True
+    setting = f"SET {', '.join([*sets, *marks])} " if sets or marks else ""
+    return f"{setting}ADD {', '.join(f'{name} :{name}' for name in amounts)}", values
 
 
 def _ending(outcome: Outcome) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,42 @@
+"""Calls that failed outside their function, or that nobody answered: what the RecordCallFailure state records."""
+
+from stepagent.cancelling import cancel_sub_run
+from stepagent.interactions import give_up
+from stepagent.journal import Journal
+from stepagent.runs import Call, CallKey, RunKey
+from stepagent.store.calls import claim_call, load_call
+from stepagent.tools.execution import error_result, finish_call
+
+_TIME_OUT = "States.Timeout"
+_TIMED_OUT = "The tool did not answer in time. Its effects are unknown: check before you repeat it."
+_FAILURES = {
+    _TIME_OUT: _TIMED_OUT,
+    "Sandbox.Timedout": _TIMED_OUT,
+    "Lambda.ResourceNotFoundException": "The tool's function does not exist. Do without this tool.",
+}
+
+
+def record_failure(run_id: str, call_id: str, error: str) -> None:
+    """Gives a call whose function could not do so itself its one result; an earlier result stands.
+
+    Args:
+        run_id: the run.
+        call_id: the call.
+        error: the error's name, as the state machine knows it.
+    """
+    run, key = RunKey.parse(run_id), CallKey.parse(call_id)
+    found = load_call(run, key)
+    if found.question and give_up(found.question, found.call, timed_out=error == _TIME_OUT):
+        return
+    claimed = claim_call(run, key)
+    cancel_sub_run(run, claimed.call)
+    with Journal(run.run_id) as journal:
+        finish_call(journal, run, claimed.call, error_result(_failure_text(claimed.call, error)))
+
+
+def _failure_text(call: Call, error: str) -> str:
+    if call.needs_approval and not call.approved:
+        return f"Nobody could be asked to approve it ({error}), so it was not run."
+    if call.kind == "interactive":
+        return f"Nobody could be asked ({error})."
+    return _FAILURES.get(error, f"The tool failed ({error}).")
