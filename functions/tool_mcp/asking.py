@@ -29,7 +29,7 @@ _RESULT: TypeAdapter[CallResult] = TypeAdapter(CallResult)
 
 
 def ask_for_list(server: McpTarget) -> Listing:
-    """What a server offers, as far as that can be used.
+    """What a server offers, as far as that can be used. Secrets of the server are not in it.
 
     Raises:
         ToolError: it does not answer.
@@ -38,7 +38,9 @@ def ask_for_list(server: McpTarget) -> Listing:
     async def listed(client: Client) -> Listing:
         return Listing(version=client.protocol_version, tools=cleaned(await _all_tools(client), server.only))
 
-    return Visit(server).ask(listed, now() + _PATIENCE)
+    visit = Visit(server)
+    listing = visit.ask(listed, now() + _PATIENCE)
+    return Listing.model_validate(visit.redaction.value(listing.model_dump(mode="json")))
 
 
 def ask_for_call(
@@ -72,13 +74,13 @@ def ask_for_call(
         result = visit.ask(called, deadline)
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(_NEEDS_MORE)
-        if visit.outdated:
-            outdated()
         return value_of(result, visit.redaction)
     except ToolError as error:
-        if _is_unknown(error):
-            outdated()
+        visit.outdated = visit.outdated or _is_unknown(error)
         raise
+    finally:
+        if visit.outdated:
+            outdated()
 
 
 def _is_unknown(error: ToolError) -> bool:

@@ -58,7 +58,7 @@ class ServerRefused(ToolError):
 
 
 class Visit:
-    """A visit to a server. Secrets are in what is sent, and in nothing that comes back.
+    """A visit to a server. Its errors hold no secrets; its answers may, and `redaction` hides them there.
 
     `acts` is set by whoever sends something that may have effects. `outdated` says that the server speaks another
     version of the protocol than it was known to.
@@ -76,25 +76,20 @@ class Visit:
     def ask(self, request: Callable[[Client], Awaitable[Answer]], deadline: datetime) -> Answer:
         """What the server answers to a request in a session of its own.
 
+        It begins in the version that the server is known to speak. Where that is not understood, so that nothing came
+        of the request, another one is found out.
+
         Raises:
             ServerRefused: the server refused it.
             ToolError: there is no answer before the deadline, or no connection, or something else than MCP.
         """
-        try:
-            return self._ask(request, deadline)
-        except ToolError as error:
-            error.message = self.redaction.text(error.message)
-            raise
-
-    def _ask(self, request: Callable[[Client], Awaitable[Answer]], deadline: datetime) -> Answer:
-        """The answer, in the version that is known, or where that is not understood any more in any."""
         try:
             return self._visit(request, deadline, _mode(self._server.version))
         except ServerRefused as refused:
             not_understood = self._status == HTTPStatus.BAD_REQUEST and refused.rpc_code in _NOT_UNDERSTOOD
             if not self._server.version or (self.acts and not not_understood):
                 raise
-        self.outdated = True
+        self.outdated, self.acts = True, False
         return self._visit(request, deadline, "auto")
 
     def _visit(self, request: Callable[[Client], Awaitable[Answer]], deadline: datetime, mode: str) -> Answer:
@@ -145,7 +140,7 @@ class Visit:
 
     def _refusal(self, host: str, error: MCPError) -> str:
         """The server's own words, behind its status where that is an error."""
-        words = " ".join(error.message.split())[:_REASON_CHARS]
+        words = " ".join(self.redaction.text(error.message).split())[:_REASON_CHARS]
         if self._status < HTTPStatus.BAD_REQUEST:
             return f"{host} refused: {words}"
         return f"{host} answered with status {self._status}: {words}"

@@ -243,6 +243,33 @@ def test_question_is_told_again_when_the_state_was_entered_anew(loop: Loop) -> N
     assert types() == ["interaction.required", "interaction.required"]
 
 
+@pytest.mark.parametrize("call", [a_question(), an_approval()])
+def test_one_question_is_asked_when_two_requests_enter_the_state_at_once(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    begun(call)
+    store_question = asking.ask_question
+
+    def after_the_other(interaction: Interaction, task_token: str) -> None:
+        monkeypatch.setattr(asking, "ask_question", store_question)
+        asked(loop, call, token="first")
+        store_question(interaction, task_token)
+
+    monkeypatch.setattr(asking, "ask_question", after_the_other)
+    question = asked(loop, call, token="second")
+    assert [each.interaction_id for each in list_interactions(OWNER)] == [question]
+    assert require_run(RUN_ID).pending == (question,)
+
+
+def test_followers_are_told_that_an_answer_came_too_late(loop: Loop) -> None:
+    begun(call := a_question())
+    question = asked(loop, call)
+    loop.waiting.clear()
+    with pytest.raises(Expired):
+        answer(question, OWNER, "blue")
+    assert [event.data.get("status", event.data.get("is_error")) for event in events()[-2:]] == ["expired", True]
+
+
 def test_arguments_are_left_out_of_an_event_when_they_are_long(loop: Loop) -> None:
     begun(call := an_approval(arguments={"q": "x" * 30_000}))
     question = asked(loop, call)
@@ -412,6 +439,19 @@ def test_answer_stands_when_the_same_one_was_quicker_with_the_token(loop: Loop) 
     assert twins[0] == twins[1]
     assert (len(loop.sent), result_of(call).text, statuses(question)) == (2, "blue", ["pending", "answered"])
     assert types() == ["interaction.required", "interaction.resolved", "tool.completed"]
+
+
+def test_answer_stands_when_the_same_one_has_used_the_token_and_not_yet_noted_it(loop: Loop) -> None:
+    begun(call := a_question())
+    question = asked(loop, call)
+
+    def twin_sends() -> None:
+        store.begin_delivery(question)
+        loop.waiting.clear()
+
+    loop.before_sending = twin_sends
+    assert answer(question, OWNER, "blue").answer == "blue"
+    assert (result_of(call).text, statuses(question)) == ("blue", ["pending", "answered"])
 
 
 def test_answer_stands_when_its_giver_died_behind_the_loop(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -604,6 +644,24 @@ def test_answer_is_the_result_when_it_came_before_the_time_out_was_noted(loop: L
     record_failure(RUN_ID, call.call_id, "States.Timeout")
     assert (result_of(call).text, require_run(RUN_ID).pending) == ("blue", ())
     assert answer(question, OWNER, "blue").answer == "blue"
+
+
+def test_answer_is_the_result_when_it_comes_while_the_time_out_is_noted(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(call := a_question())
+    question = asked(loop, call)
+    close = store.close_question
+
+    def after_the_answer(closing: InteractionId, *status: Any) -> bool:
+        monkeypatch.setattr(store, "close_question", close)
+        answer(question, OWNER, "blue")
+        return close(closing, *status)
+
+    monkeypatch.setattr(store, "close_question", after_the_answer)
+    record_failure(RUN_ID, call.call_id, "States.Timeout")
+    assert (result_of(call).text, statuses(question)) == ("blue", ["pending", "answered"])
+    assert types() == ["interaction.required", "interaction.resolved", "tool.completed"]
 
 
 def test_approved_call_is_never_run_when_the_approval_did_not_reach_the_loop_in_time(loop: Loop) -> None:

@@ -1,5 +1,6 @@
 """Tools of MCP servers: rows, lists and calls, against a real server of the official package on this machine."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import anyio
 import httpcore2
+import httpx2
 import mcp_types as types
 import pytest
 import trustme
@@ -32,6 +34,8 @@ from stepagent.observe import logger
 from stepagent.runs import Run
 from stepagent.store.mcp import KeptListing
 from stepagent.targets import McpTarget
+from stepagent.web.errors import WebRefused
+from stepagent.web.urls import Url
 from tests.builders import a_run
 from tests.functions import load
 from tests.mcp_server import NO_ARGUMENTS, Context, McpServer, Result, a_listed_tool, answering, text
@@ -218,6 +222,12 @@ def test_names_are_unique_when_servers_and_tools_would_share_one() -> None:
     assert len({tool.name for tool in tools}) == 4
     assert [tool.mcp.tool for tool in tools if tool.mcp] == ["b_c", "d", "c"]
     assert "a_b_c" in {tool.name for tool in tools if not tool.mcp}
+
+
+def test_names_are_unique_when_two_servers_would_share_one() -> None:
+    tools = expanded(a_server("a"), a_server("a_b"), a=[listed("b_c")], a_b=[listed("c")])
+    assert tools[0].name == "a_b_c"
+    assert tools[1].name != "a_b_c"
 
 
 def test_bound_arguments_are_given_to_the_tools_that_have_them_when_an_agent_binds_some() -> None:
@@ -511,11 +521,19 @@ def test_next_call_works_when_one_was_given_up(server: McpServer) -> None:
     assert call(server) == "{}"
 
 
-def test_answer_stands_when_leaving_takes_too_long(server: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def dawdle(*_: Any) -> None:
-        await anyio.sleep(30)
+async def dawdle(*_: Any) -> None:
+    await anyio.sleep(30)
 
-    monkeypatch.setattr("mcp.client.streamable_http.StreamableHTTPTransport.terminate_session", dawdle)
+
+async def stumble(*_: Any) -> None:
+    raise ValueError("on the way out")
+
+
+@pytest.mark.parametrize("leave", [dawdle, stumble])
+def test_answer_stands_when_leaving_goes_wrong(
+    server: McpServer, monkeypatch: pytest.MonkeyPatch, leave: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr("mcp.client.streamable_http.StreamableHTTPTransport.terminate_session", leave)
     started = time.perf_counter()
     assert call(server, version=OLD) == "{}"
     assert time.perf_counter() - started < 3
@@ -758,8 +776,21 @@ def test_secret_is_hidden_when_a_server_refuses_it(caplog: pytest.LogCaptureFixt
     answer = answered(body, "401 Unauthorized", content_type="application/json")
     with caplog.at_level(logging.DEBUG), WebServer(answer) as web:
         told = refusal(f"http://127.0.0.1:{web.port}/mcp?k=v", secrets=BEARER)
-    assert told == "127.0.0.1 answered with status 401: bad key [secret]"
-    assert leaves_no_secret(caplog.text)
+        with pytest.raises(ToolError) as error:
+            ask_list(f"http://127.0.0.1:{web.port}/mcp", secrets=BEARER)
+    assert told == str(error.value) == "127.0.0.1 answered with status 401: bad key [secret]"
+    assert leaves_no_secret(caplog.text, repr(error.value.__cause__), repr(error.value.__context__))
+
+
+def test_secret_is_hidden_when_a_list_tells_it(server: McpServer) -> None:
+    server.tools = [a_listed_tool("a", f"Key {SECRET}", {"type": "object", "properties": {"p": {"enum": [SECRET]}}})]
+    assert leaves_no_secret(ask_list(server, secrets=BEARER).model_dump_json())
+
+
+def test_client_writes_no_log_when_it_calls(server: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        call(server, version=OLD)
+    assert [entry.name for entry in caplog.records if entry.name.startswith(("mcp.client", "client", "http"))] == []
 
 
 def test_tool_is_not_set_up_when_its_secret_cannot_be_read(server: McpServer) -> None:
@@ -824,6 +855,17 @@ def test_redirect_is_not_followed_when_it_leads_to_another_server(status: int) -
     told, requests = elsewhere_called(lambda server: server.url, status)
     assert "not followed" in told
     assert requests == []
+
+
+def test_other_host_is_out_of_reach_when_the_client_would_go_there(server: McpServer) -> None:
+    async def stray() -> None:
+        way = transport.CheckedTransport(Url.parse("http://127.0.0.1:1/mcp"), own_addresses=True)
+        async with httpx2.AsyncClient(transport=way) as client:
+            await client.get(server.url)
+
+    with pytest.raises(WebRefused, match="not allowed"):
+        asyncio.run(stray())
+    assert server.requests == []
 
 
 def test_server_of_ones_own_is_out_of_reach_when_nobody_allowed_it(

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from stepagent.clock import now
-from stepagent.errors import RecordConflict
+from stepagent.errors import RecordConflict, RecordUnavailable
 from stepagent.mcp_tools import Listing
+from stepagent.observe import logger
 from stepagent.store.items import Item, listing_key, pack, unpack
 from stepagent.store.table import apply, change, get
 from stepagent.targets import McpTarget
@@ -55,11 +56,16 @@ def note_failure(server: McpTarget) -> None:
 
 
 def drop_listing(server: McpTarget) -> None:
-    """Has the server asked before the next run; its list stays for as long as it does not answer."""
+    """Has the server asked before the next run; its list stays for as long as it does not answer.
+
+    Whoever finds it out of date has a result to bring home, so nothing is raised.
+    """
     try:
         apply(change(_key(server), "REMOVE listed_at, failed_at", "attribute_exists(pk)", {}))
     except RecordConflict:  # there is none
         return
+    except RecordUnavailable as error:
+        logger.warning("list of an mcp server not dropped", extra={"reason": error.message})
 
 
 def _key(server: McpTarget) -> Item:
