@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat up down status test fuzz conformance bench new-tool tool-rows api-key lint format clean
+.PHONY: help chat inbox up down status test fuzz conformance bench new-tool tool-rows api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -25,6 +25,9 @@ help: ## List the commands
 
 chat: $(RUN) ## Talk to the agent on this machine: no AWS account, no Docker, no key
 	@$(PY) -m local.cli chat
+
+inbox: $(RUN) ## List the questions that wait for you, and answer them
+	@$(PY) -m local.cli inbox
 
 up: $(RUN) ## Start the local stack and leave it running
 	@$(PY) -m local.cli up

@@ -1,7 +1,8 @@
-"""The HTTP API as the terminal client sees it: named events of one run, and answers to questions."""
+"""The HTTP API as the terminal client sees it: named events of one run, and questions to people."""
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import httpx
@@ -12,11 +13,11 @@ _TIMEOUT = httpx.Timeout(60, connect=5)
 
 
 class ApiError(RuntimeError):
-    """The API refused, or broke off; `code` is the API's own word, where it gave one."""
+    """The API refused, or broke off; `code` and `param` are the API's own words, where it gave some."""
 
-    def __init__(self, message: str, code: str = "") -> None:
+    def __init__(self, message: str, code: str = "", param: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.param = code, param
 
 
 class Event(NamedTuple):
@@ -24,44 +25,76 @@ class Event(NamedTuple):
     data: dict[str, Any]
 
 
-class ApiClient:
-    """One session with one agent."""
+class Said(NamedTuple):
+    """A message in a session. Whoever says it again with the same key joins what it began."""
 
-    def __init__(self, base_url: str, session_id: str) -> None:
-        self.session_id = session_id
+    text: str
+    session_id: str
+    key: str
+    agent: str = AGENT
+
+
+class ApiClient:
+    """Who talks to the local API.
+
+    Every method raises `ApiError` where the API refuses, or cannot be reached.
+    """
+
+    def __init__(self, base_url: str) -> None:
         # A proxy of the user's never sees loopback traffic.
         self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT, trust_env=False)
 
-    def say(self, text: str) -> Iterator[Event]:
-        """Send a message, or the answer to the session's open question, and yield what happens until the run rests.
+    def say(self, said: Said) -> Iterator[Event]:
+        """Send a message, and yield all that happens from its run's begin until that rests.
 
-        Raises:
-            ApiError: the API refused, or the stream broke off before its end.
+        The same message again yields the same events again, and those that came since.
         """
         body = {
-            "model": AGENT,
-            "messages": [{"role": "user", "content": text}],
-            "session_id": self.session_id,
+            "model": said.agent,
+            "messages": [{"role": "user", "content": said.text}],
+            "session_id": said.session_id,
             "stream": True,
             "stream_options": {"include_usage": True},
             "detail": True,
         }
-        try:
-            with self._http.stream("POST", "/chat/completions", json=body) as response:
-                _check(response)
-                yield from _events(response.iter_lines())
-        except httpx.HTTPError as error:
-            raise _unreachable(error) from error
+        with self._request("POST", "/chat/completions", body, {"Idempotency-Key": said.key}) as response:
+            yield from _events(response.iter_lines())
 
-    def answer(self, interaction_id: str, text: str) -> None:
-        """Answer one of several open questions; the run goes on when the last has its answer.
+    def list_pending(self) -> list[dict[str, Any]]:
+        """All questions that wait for this caller, the oldest first."""
+        found: list[dict[str, Any]] = self._fetch("GET", "/interactions?status=pending")["data"]
+        return found
 
-        Raises:
-            ApiError: the API did not take the answer.
-        """
+    def read_interaction(self, interaction_id: str) -> dict[str, Any]:
+        """A question as it stands."""
+        return self._fetch("GET", f"/interactions/{interaction_id}")
+
+    def answer(self, interaction_id: str, answer: str | dict[str, Any]) -> None:
+        """Answer a question; its run goes on when none other is open."""
+        self._fetch("POST", f"/interactions/{interaction_id}", {"answer": answer})
+
+    def read_run(self, run_id: str) -> dict[str, Any]:
+        """A run as it stands."""
+        return self._fetch("GET", f"/runs/{run_id}")
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """End a run, with everything that it began; returns it as it stands then."""
+        return self._fetch("POST", f"/runs/{run_id}/cancel")
+
+    def _fetch(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        with self._request(method, path, body) as response:
+            response.read()
+            found: dict[str, Any] = response.json()
+            return found
+
+    @contextmanager
+    def _request(
+        self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
         try:
-            with self._http.stream("POST", f"/interactions/{interaction_id}", json={"answer": text}) as response:
+            with self._http.stream(method, path, json=body, headers=headers) as response:
                 _check(response)
+                yield response
         except httpx.HTTPError as error:
             raise _unreachable(error) from error
 
@@ -85,10 +118,10 @@ def _check(response: httpx.Response) -> None:
     response.read()
     try:
         error = response.json()["error"]
-        message, code = str(error["message"]), str(error["code"])
+        refused = ApiError(str(error["message"]), str(error["code"]), error.get("param") or "")
     except (ValueError, KeyError, TypeError):
-        message, code = f"The API answered with status {response.status_code}.", ""
-    raise ApiError(message, code)
+        refused = ApiError(f"The API answered with status {response.status_code}.")
+    raise refused
 
 
 def _unreachable(error: httpx.HTTPError) -> ApiError:

@@ -2,40 +2,48 @@
 
 import secrets
 import sys
-import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
 
 from rich.console import Console
 
-from local.api_client import ApiClient, ApiError, Event
+from local.api_client import AGENT, ApiClient, ApiError, Said
+from local.ask_person import ask_person
+from local.inbox import tell_outcome, wait_for_rest
 from local.live_view import LiveView
-from local.view import Closing, PlainView, View, arguments_line, shortened
+from local.prompts import Prompts
+from local.run_on_screen import RunOnScreen
+from local.view import Closing, PlainView, View, counted
 
-COMPLETED, FAILED, NOT_ANSWERED = 0, 1, 3  # exit codes
+COMPLETED, FAILED, NOT_ANSWERED, CANCELLED = 0, 1, 3, 130  # exit codes
 
 HELP = """\
-/new    begin a new session     /help   this text
-/quit   end (also Ctrl-D)       Ctrl-C  stop waiting for a reply"""
+/new    begin a new session        /help   this text
+/answer answer what is left open   /quit   end (also Ctrl-D)
+Ctrl-C  cancel what works          Ctrl-C  at a question: leave it open"""
 
-
-AnsweredT = TypeVar("AnsweredT")
-
-
-class NobodyAnswers(RuntimeError):
-    """The agent asks, and standard input has no more lines."""
+_LEFT_OPEN = "Left open; the run waits. Answer it here with /answer, or in any terminal with `make inbox`."
+_EXIT_CODES = {"completed": COMPLETED, "cancelled": CANCELLED}
+_JOINED_S = 23 * 3600  # the API knows a message again for 24 hours
 
 
 class Chat:
-    """A person's side of a session."""
+    """A person's side of a session with an agent."""
 
-    def __init__(self, base_url: str, console: Console, read_line: Callable[[str], str]) -> None:
-        self._base_url, self._console, self._read_line = base_url, console, read_line
-        self._client = ApiClient(base_url, _new_session())
-        self._tools: dict[str, str] = {}  # names by the id of the call
-        self._asked: set[str] = set()  # calls whose result the person types
+    def __init__(
+        self,
+        base_url: str,
+        console: Console,
+        read_line: Callable[[str], str],
+        prompts: Prompts,
+        *,
+        agent: str = AGENT,
+        when_left: str = _LEFT_OPEN,
+    ) -> None:
+        self._read_line, self._prompts = read_line, prompts
+        self._client, self._agent, self._session = ApiClient(base_url), agent, _new_session()
         self._view: View = LiveView(console) if console.is_terminal else PlainView(console)
+        self._left: RunOnScreen | None = None  # it asks, and the person left that open
+        self._when_left = when_left
 
     def ask(self, question: str) -> int:
         """Ask one question, and the person what the agent asks back; return the exit code.
@@ -44,31 +52,43 @@ class Chat:
             ApiError: the API refused or broke off.
             NobodyAnswers: the agent asks, and there is no input left.
         """
-        self._calls = 0
-        closing = self._follow(question)
+        said = Said(question, self._session, secrets.token_hex(16), self._agent)
+        return self._finish(RunOnScreen(self._client, self._view, said))
+
+    def _finish(self, run: RunOnScreen) -> int:
+        self._left = None
+        closing = self._follow(run)
         while closing.questions:
-            *others, last = closing.questions
-            for other in others:
-                self._until_it_fits(partial(self._answer, other))
-            # What stands alone was shown with the reply.
-            closing = self._until_it_fits(partial(self._answer_last, last["text"] if others else ""))
-        return COMPLETED if closing.status == "completed" else FAILED
-
-    def _answer(self, question: dict[str, Any]) -> None:
-        self._client.answer(question["interaction_id"], self._ask_person(question["text"]))
-
-    def _answer_last(self, question: str) -> Closing:
-        return self._follow(self._ask_person(question))
-
-    def _until_it_fits(self, answer: Callable[[], AnsweredT]) -> AnsweredT:
-        """Asks again where an answer is none of the options, or leaves a field out."""
-        while True:
             try:
-                return answer()
-            except ApiError as error:
-                if error.code != "invalid_answer":
-                    raise
-                self._say(str(error))
+                self._ask_person([each["interaction_id"] for each in closing.questions])
+            except KeyboardInterrupt:
+                self._left = run
+                self._say(self._when_left)
+                return NOT_ANSWERED
+            if run.age_s > _JOINED_S:
+                return self._end_unseen(closing.run_id)
+            closing = self._follow(run)
+        return _EXIT_CODES.get(closing.status, FAILED)
+
+    def _end_unseen(self, run_id: str) -> int:
+        """The API knows the message no more, so that its events cannot be read again."""
+        run = wait_for_rest(self._client, run_id)
+        tell_outcome(self._prompts, run)
+        return _EXIT_CODES.get(run["status"], FAILED)
+
+    def _follow(self, run: RunOnScreen) -> Closing:
+        try:
+            return run.follow()
+        except KeyboardInterrupt:
+            which = f"run {run.run_id}" if run.run_id else "the run"
+            self._say(f"No longer waiting; {which} may go on.")
+            raise
+
+    def _ask_person(self, questions: list[str]) -> None:
+        for number, question in enumerate(questions, 1):
+            if len(questions) > 1:
+                self._say(f"\n{number} of {counted(len(questions), 'question')}:")
+            ask_person(self._client, self._prompts, question)
 
     def converse(self) -> int:
         """Read questions until the input ends; the exit code tells whether all were answered."""
@@ -77,7 +97,7 @@ class Chat:
             try:
                 line = self._read_line("\n› ").strip()
             except KeyboardInterrupt:
-                self._say("Ctrl-D ends.")
+                self._say("\nCtrl-D ends.")
                 continue
             except EOFError:
                 self._say("")
@@ -92,21 +112,32 @@ class Chat:
             case "/help":
                 self._say(HELP)
             case "/new":
-                self._client = ApiClient(self._base_url, _new_session())
+                self._session, self._left = _new_session(), None
                 self._say("A new session.")
+            case "/answer" if self._left:
+                left = self._left
+                return self._patiently(lambda: self._finish(left))
+            case "/answer":
+                self._say("Nothing is left open in this session. `make inbox` lists what waits in others.")
             case _ if line.startswith("/"):
                 self._say(f"There is no command {line.split(maxsplit=1)[0]}.\n{HELP}")
             case _:
-                return self._ask_patiently(line)
+                return self._patiently(lambda: self._ask_next(line))
         return COMPLETED
 
-    def _ask_patiently(self, question: str) -> int:
-        """A failure of one question does not end the conversation."""
-        try:
-            return self.ask(question)
-        except KeyboardInterrupt:
-            self._say("No longer waiting. The run goes on; /new begins a session beside it.")
+    def _ask_next(self, question: str) -> int:
+        """A message to a run that waits would be taken for an answer, and not everyone who writes one means that."""
+        if self._left and self._client.read_run(self._left.run_id)["status"] == "waiting":
+            self._say("The agent still waits for an answer: /answer gives it, /new begins a session beside this one.")
             return COMPLETED
+        return self.ask(question)
+
+    def _patiently(self, act: Callable[[], int]) -> int:
+        """Neither a failure nor an interruption of one question ends the conversation."""
+        try:
+            return FAILED if act() == FAILED else COMPLETED
+        except KeyboardInterrupt:
+            return COMPLETED  # what becomes of the run was said
         except ApiError as error:
             if error.code == "unreachable":
                 raise
@@ -114,75 +145,8 @@ class Chat:
             self._say(f"{error}{hint}")
             return FAILED
 
-    def _follow(self, text: str) -> Closing:
-        """Show a run until it ends or asks."""
-        started, closing = time.monotonic(), Closing()
-        self._view.begin()
-        shown: Closing | None = None
-        try:
-            for event in self._client.say(text):
-                self._show(event, closing)
-            shown = closing
-        finally:
-            closing.calls, closing.seconds = self._calls, time.monotonic() - started
-            self._view.end(shown)
-        return closing
-
-    def _show(self, event: Event, closing: Closing) -> None:
-        match event.name:
-            case "flowNodeStatus":
-                self._view.turn(event.data["name"])
-            case "toolCall":
-                self._tools[event.data["tool"]["id"]] = event.data["tool"]["toolName"]
-                self._calls += 1
-            case "toolParams":
-                tool = event.data["tool"]
-                self._view.called(self._tools.get(tool["id"], "tool"), arguments_line(tool["params"]))
-            case "toolResponse":
-                self._show_result(event.data["tool"])
-            case "answer" | "error":
-                self._show_answer(event.data, closing)
-
-    def _show_result(self, tool: dict[str, Any]) -> None:
-        if tool["id"] not in self._asked or tool["isError"]:
-            name = self._tools.get(tool["id"], "tool")
-            self._view.returned(name, shortened(tool["response"]), is_error=tool["isError"])
-
-    def _show_answer(self, data: dict[str, Any], closing: Closing) -> None:
-        for choice in data.get("choices", []):
-            if reasoning := choice["delta"].get("reasoning_content"):
-                self._view.reasoning(reasoning)
-            if text := choice["delta"].get("content"):
-                self._view.text(text)
-        if standing := data.get("stepagent"):
-            closing.status, closing.run_id, closing.turns = standing["status"], standing["run_id"], standing["turns"]
-            closing.questions = standing.get("interactions", [])
-            self._asked.update(each["call_id"] for each in closing.questions if self._answers(each))
-        if usage := data.get("usage"):
-            closing.tokens = (usage["prompt_tokens"], usage["completion_tokens"])
-        if error := data.get("error"):
-            closing.failure = error["message"]
-
-    def _answers(self, question: dict[str, Any]) -> bool:
-        """Whether the person's answer is the result of the call, not a leave to run it or one of an agent's steps."""
-        return bool(question["type"] != "approval" and self._tools.get(question["call_id"]) == question["tool"])
-
-    def _ask_person(self, question: str) -> str:
-        """The person's answer. The question itself was shown with the reply, unless several are open."""
-        if question:
-            self._say(question)
-        while True:
-            try:
-                answer = self._read_line("your answer › ").strip()
-            except EOFError:
-                raise NobodyAnswers(
-                    "The agent asks, and standard input has no answer. Ask on a terminal, or pipe one line per answer."
-                ) from None
-            if answer:
-                return answer
-
     def _say(self, text: str) -> None:
-        self._console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+        self._prompts.show(text, "dim")
 
 
 def read_line(prompt: str) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `python -m local.cli chat|up|down|status`. Errors are a sentence or two, never a traceback."""
+"""The command line: `python -m local.cli chat|inbox|up|down|status`. Errors are sentences, never a traceback."""
 
 import os
 import signal
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from local import stack
 from local.door_process import Running
+from local.prompts import LinePrompts, Prompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", envvar="STEPAGENT_DEBUG", help="Show tracebacks.")]
@@ -25,20 +26,36 @@ INTERRUPTED, UNREAD = 130, 141  # what shells say for SIGINT and SIGPIPE
 @app.command()
 def chat(
     question: Annotated[str, typer.Argument(envvar="STEPAGENT_QUESTION", help="Ask this and end.")] = "",
+    agent: Annotated[str, typer.Option(envvar="STEPAGENT_AGENT", help="Who answers.")] = "assistant",
     verbose: Verbose = False,
 ) -> None:
-    """Talk to the agent, on the running stack or on one that ends with this command."""
-    from local.chat import COMPLETED, Chat, read_line
+    """Talk to an agent, on the running stack or on one that ends with this command."""
+    from local.chat import Chat, read_line
 
     with _plain_errors(verbose), _running_stack() as running:
-        conversation = Chat(running.base_url, Console(highlight=False), read_line)
+        console = Console(highlight=False)
+        conversation = Chat(running.base_url, console, read_line, _prompts(console), agent=agent)
         if question.strip():
             raise typer.Exit(conversation.ask(question))
         if sys.stdin.isatty():
             import readline  # noqa: F401 (line editing and history for `input`)
 
             Console(stderr=True).print("Ask something. /help lists the commands, Ctrl-D ends.", style="dim")
-        raise typer.Exit(conversation.converse() or COMPLETED)
+        raise typer.Exit(conversation.converse())
+
+
+@app.command()
+def inbox(verbose: Verbose = False) -> None:
+    """List the questions that wait for you, in all sessions, and answer them."""
+    from local.api_client import ApiClient
+    from local.inbox import Inbox
+
+    with _plain_errors(verbose):
+        running = stack.find(stack.home())
+        if running is None:
+            raise RuntimeError("Nothing is running, so nothing can be answered. `make up` starts the stack.")
+        console = Console(highlight=False)
+        Inbox(ApiClient(running.base_url), console, _prompts(console)).serve()
 
 
 @app.command()
@@ -81,6 +98,17 @@ def _bring_up(*, tied: bool) -> stack.Handle:
     return stack.up(stack.home(), choose(os.environ), Console(stderr=True, highlight=False), tied=tied)
 
 
+def _prompts(console: Console) -> Prompts:
+    """With arrow keys where there is a person at a terminal, lines where not."""
+    if sys.stdin.isatty() and console.is_terminal:
+        from local.terminal_prompts import TerminalPrompts
+
+        return TerminalPrompts(console)
+    from local.chat import read_line
+
+    return LinePrompts(console, read_line)
+
+
 def _how_to_use(running: Running) -> str:
     body = '{"model": "assistant", "messages": [{"role": "user", "content": "What is 17*23?"}]%s}'
     curl = f"curl {running.base_url}/chat/completions -H 'Content-Type: application/json' \\\n    -d"
@@ -92,7 +120,7 @@ def _how_to_use(running: Running) -> str:
   {curl} '{body % ""}'
   {curl.replace("curl ", "curl -N ")} '{body % ', "stream": true'}'
 
-  make chat   talks to it      make down   stops it
+  make chat   talks to it      make inbox  answers its questions      make down   stops it
 """
 
 
@@ -122,7 +150,8 @@ def _leave(number: int, _: FrameType | None) -> NoReturn:
 
 def _explain(error: Exception) -> tuple[str, int]:
     from local.api_client import ApiError
-    from local.chat import NOT_ANSWERED, NobodyAnswers
+    from local.chat import NOT_ANSWERED
+    from local.prompts import NobodyAnswers
 
     if isinstance(error, ApiError):
         return f"{error}\nLogs: {stack.home()}/*.log", 1

@@ -38,7 +38,7 @@ class LiveView:
         self._spinner = Spinner("dots", style="cyan")
         self._lock = threading.Lock()  # rich's own thread would write between the measuring and the writing of ours
         self._doing, self._since = "thinking", time.monotonic()
-        self._open: list[str] = []
+        self._open: dict[str, tuple[str, float]] = {}  # names of the tools that run, with their begin, by call
         self._turn, self._paragraph, self._thought = "", "", ""
 
     def begin(self) -> None:
@@ -71,19 +71,22 @@ class LiveView:
             whole, self._paragraph = self._paragraph[:end], self._paragraph[end:].lstrip("\n")
             self._print_paragraph(whole)
 
-    def called(self, tool: str, arguments: str) -> None:
+    def called(self, call_id: str, tool: str, arguments: str) -> None:
         self._finish_paragraph()
         self._announce_turn()
         self._print_line(("  → ", "cyan"), (tool, "bold"), f"({arguments})")
-        self._open.append(tool)
+        self._open[call_id] = (tool, time.monotonic())
         self._doing_now(tool)
 
-    def returned(self, tool: str, result: str, *, is_error: bool) -> None:
+    def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None:
         mark, style = ("✗", "red") if is_error else ("✓", "green")
-        self._print_line((f"  {mark} {tool}: {result}", style))
-        if tool in self._open:
-            self._open.remove(tool)
-        self._doing_now(self._open[-1] if self._open else "thinking")
+        _, since = self._open.pop(call_id, ("", None))
+        took = "" if since is None else f" · {time.monotonic() - since:.1f} s"
+        self._print_line((f"  {mark} {tool}", style), (took, "dim"), (f": {result}", style))
+        self._doing_now(next((name for name, _ in reversed(self._open.values())), "thinking"))
+
+    def note(self, text: str) -> None:
+        self._print_line((text, "yellow"))
 
     def end(self, closing: Closing | None) -> None:
         self._finish_paragraph()

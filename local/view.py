@@ -26,20 +26,26 @@ class Closing:
 
     @property
     def line(self) -> str:
-        parts = [_count(self.turns, "turn"), _count(self.calls, "tool call")]
+        parts = [counted(self.turns, "turn"), counted(self.calls, "tool call")]
         parts += [f"{self.tokens[0]} + {self.tokens[1]} tokens"] if self.tokens else []
         return " · ".join([*parts, f"{self.seconds:.1f} s", self.run_id])
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to follow: the run neither ended nor asks, and nothing broke."""
+        return self.status in ("", "running") and not self.failure
+
 
 class View(Protocol):
-    """What the chat tells a view."""
+    """What is told to a view. `note` comes from any thread, the others from one."""
 
     def begin(self) -> None: ...
     def turn(self, name: str) -> None: ...
     def reasoning(self, text: str) -> None: ...
     def text(self, text: str) -> None: ...
-    def called(self, tool: str, arguments: str) -> None: ...
-    def returned(self, tool: str, result: str, *, is_error: bool) -> None: ...
+    def called(self, call_id: str, tool: str, arguments: str) -> None: ...
+    def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None: ...
+    def note(self, text: str) -> None: ...
     def end(self, closing: Closing | None) -> None: ...
 
 
@@ -67,11 +73,14 @@ class PlainView:
         self._write(clean)
         self._line_open = not clean.endswith("\n") if clean else self._line_open
 
-    def called(self, tool: str, arguments: str) -> None:
+    def called(self, call_id: str, tool: str, arguments: str) -> None:
         self._line(f"-> {tool}({arguments})")
 
-    def returned(self, tool: str, result: str, *, is_error: bool) -> None:
+    def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None:
         self._line(f"{'!!' if is_error else '<-'} {tool}: {result}")
+
+    def note(self, text: str) -> None:
+        self._line(text)
 
     def end(self, closing: Closing | None) -> None:
         if closing and closing.failure:
@@ -112,5 +121,6 @@ def arguments_line(arguments: str) -> str:
     return shortened(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()))
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """The number and its noun, as in `2 turns`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

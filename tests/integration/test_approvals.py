@@ -28,7 +28,8 @@ def waiting(
     model.script_for(question, Reply(calls=calls or (SEND,)), Reply(text="Done."))
     standing = chat(question, agent, session_id=question)["stepagent"]
     assert standing["status"] == "waiting"
-    return RunId(standing["run_id"]), [asked["interaction_id"] for asked in standing["interactions"]]
+    asked = sorted(standing["interactions"], key=lambda each: str(each["call_id"]))
+    return RunId(standing["run_id"]), [InteractionId(each["interaction_id"]) for each in asked]
 
 
 def test_person_is_shown_the_call_before_it_runs(loop: LocalLoop, model: ScriptedModel, probed: Path) -> None:

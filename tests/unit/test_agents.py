@@ -6,6 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from stepagent.agents import AgentSpec, ToolSpec, ToolUse
+from stepagent.errors import ToolError
+from stepagent.llm.arguments import parse_arguments
 from tests.builders import a_tool
 
 LAMBDA_ARN = "arn:aws:lambda:eu-west-1:123456789012:function:theirs"
@@ -83,3 +85,23 @@ def test_values_that_the_row_binds_are_bound_for_every_agent() -> None:
     tool = ToolUse(tool="search", bound={"count": 2}).apply(a_tool(bound={"q": "news"}))
     assert tool.bound == {"q": "news", "count": 2}
     assert tool.parameters["properties"] == {}
+
+
+def test_tool_takes_no_arguments_but_those_that_it_declares() -> None:
+    open_tool = a_tool(parameters={"type": "object", "properties": {"q": {"type": "string"}}}, bound={"tenant": 7})
+    parameters = ToolUse(tool="search").apply(open_tool).parameters
+    with pytest.raises(ToolError, match="'Tenant' was unexpected"):
+        parse_arguments(open_tool.model_copy(update={"parameters": parameters}), '{"q": "x", "Tenant": 8}')
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x-": {}}},
+        {"anyOf": [{"properties": {"other": {}}}, {}]},
+    ],
+)
+def test_tool_takes_other_arguments_where_it_says_so(opening: dict[str, Any]) -> None:
+    parameters = {"type": "object", "properties": {"q": {"type": "string"}}, **opening}
+    assert ToolUse(tool="search").apply(a_tool(parameters=parameters)).parameters == parameters

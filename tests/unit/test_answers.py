@@ -259,6 +259,7 @@ def test_edit_is_an_approval_when_it_changes_nothing() -> None:
         ({"q": 7}, "answer.arguments.q"),
         ({"q": "x", "other": 1}, "answer.arguments"),
         ({"q": "x", "count": 4}, "answer.arguments.count"),
+        ({"q": float("inf")}, "answer.arguments"),
     ],
 )
 def test_edit_is_refused_when_the_arguments_do_not_fit_or_are_the_authors(arguments: Any, param: str) -> None:

@@ -1,5 +1,6 @@
 """What stops a run before its model does: bounds that are reached, and calls that go round in circles."""
 
+import time
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ from stepagent.history import to_messages
 from stepagent.messages import AssistantMessage, Message, ToolCall, UserMessage
 from stepagent.runs import Call, Run, StopReason
 from stepagent.usage import Usage
-from tests.builders import NOON, a_done_call, a_run
+from tests.builders import NOON, a_call, a_done_call, a_run
 
 Entry = Message | Call
 
@@ -102,6 +103,30 @@ def test_run_goes_on_when_a_circle_lies_behind_it() -> None:
 def test_run_stops_when_two_calls_take_turns_in_a_circle() -> None:
     entries: list[Entry] = [a_done_call("a" if turn % 2 else "b", turn=turn) for turn in range(1, 10)]
     assert reason(a_run(), 10, entries) == StopReason.LOOP
+
+
+def test_preview_of_a_long_result_is_the_same_result_although_it_names_its_call() -> None:
+    long = {"finished_at": NOON, "kept_bytes": 10**6}
+    entries: list[Entry] = [
+        a_call(turn=turn, status="done", result={"text": f"x … read_result(call_1_{turn}_0)", **long})
+        for turn in range(1, 6)
+    ]
+    assert reason(a_run(), 6, entries) == StopReason.LOOP
+
+
+def test_other_images_make_another_result() -> None:
+    entries: list[Entry] = [
+        a_call(turn=turn, status="done", result={"text": "[image]", "images": (f"{turn}.png",), "finished_at": NOON})
+        for turn in range(1, 9)
+    ]
+    assert reason(a_run(), 9, entries) is None
+
+
+def test_circles_are_looked_for_in_a_long_run_without_delay() -> None:
+    run, entries = a_run(limits=Limits(max_turns=1000, max_calls_per_turn=1)), repeated(1000, "x" * 16_000)
+    began = time.perf_counter()
+    with_notices(run, [], entries)
+    assert time.perf_counter() - began < 1
 
 
 def test_order_of_arguments_makes_no_other_call() -> None:

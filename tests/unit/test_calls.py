@@ -43,6 +43,18 @@ def test_call_does_not_run_when_the_run_has_none_left(index: int, runs: bool) ->
 
 
 @pytest.mark.parametrize(
+    "when",
+    [
+        {"$ref": "https://example.com/schema.json"},
+        {"$ref": "#/$defs/missing"},
+        {"$ref": "#"},
+    ],
+)
+def test_call_needs_approval_when_its_condition_cannot_be_checked(when: dict[str, Any]) -> None:
+    assert made(a_tool(approval={"when": when})).needs_approval
+
+
+@pytest.mark.parametrize(
     ("approval", "arguments", "expected"),
     [
         ("never", {"q": "x"}, False),

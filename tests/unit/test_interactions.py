@@ -8,13 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepagent import asking, interactions
+from stepagent import asking, cancelling, interactions
+from stepagent import think as thinking
 from stepagent.announcing import view
+from stepagent.answers import Answer
 from stepagent.approvals import digest_of
 from stepagent.asking import ask
 from stepagent.call_failures import record_failure
 from stepagent.clock import now
+from stepagent.ending import finalize
 from stepagent.errors import Conflict, Expired, InvalidAnswer, InvalidRequest, NotFound, RecordConflict
+from stepagent.history import to_messages
 from stepagent.interactions import answer, close_question, list_interactions, read_interaction
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import (
@@ -36,7 +40,8 @@ from stepagent.runs import (
 from stepagent.store import questions as store
 from stepagent.store.calls import claim_call, load_call, store_result
 from stepagent.store.journal import Event, read_events
-from stepagent.store.runs import claim_turn, close_run, create_run, require_run, store_turn
+from stepagent.store.runs import claim_turn, close_run, create_run, load_history, require_run, store_turn
+from stepagent.think import think
 from stepagent.tools.execution import refusal_of
 from stepagent.usage import Usage
 from tests.builders import NOON, OWNER, RUN_ID, a_call, a_run, a_tool
@@ -183,10 +188,11 @@ def test_ids_of_questions_are_random_and_long(loop: Loop) -> None:
     assert [len(id_) for id_ in ids] == [22, 22]  # 16 bytes each
 
 
-def test_questions_of_a_turn_are_known_in_the_order_of_their_calls(loop: Loop) -> None:
-    begun(first := a_question(), second := a_question(1))
-    later, earlier = asked(loop, second), asked(loop, first)
-    assert require_run(RUN_ID).pending == (earlier, later)
+def test_questions_are_known_in_the_order_in_which_they_were_asked(loop: Loop) -> None:
+    begun(*(calls := [a_question(position) for position in (2, 0, 1)]))
+    questions = [asked(loop, call) for call in calls]
+    assert require_run(RUN_ID).pending == tuple(questions)
+    assert [each.interaction_id for each in list_interactions(OWNER)] == questions
 
 
 def test_model_is_told_and_the_loop_goes_on_when_what_it_asks_cannot_be_shown(loop: Loop) -> None:
@@ -248,7 +254,7 @@ def test_one_question_is_asked_when_two_requests_enter_the_state_at_once(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     begun(call)
-    store_question = asking.ask_question
+    store_question = store.ask_question
 
     def after_the_other(interaction: Interaction, task_token: str) -> None:
         monkeypatch.setattr(asking, "ask_question", store_question)
@@ -595,13 +601,16 @@ def test_second_decision_is_a_conflict_when_it_is_another(loop: Loop) -> None:
     assert standing(call).approved
 
 
-def test_approval_that_comes_too_late_lets_nothing_run(loop: Loop) -> None:
-    begun(call := an_approval())
+@pytest.mark.parametrize("given", ["approve", "reject: no", {"decision": "edit", "arguments": {"q": "y"}}])
+def test_decision_that_comes_too_late_lets_nothing_run(loop: Loop, given: Answer) -> None:
+    run = begun(call := an_approval())
     question = asked(loop, call)
     loop.waiting.clear()
     with pytest.raises(Expired):
-        answer(question, OWNER, "approve")
-    assert (result_of(call).text, standing(call).approved) == ("Nobody approved in time, so it was not run.", "")
+        answer(question, OWNER, given)
+    found = standing(call)
+    assert (result_of(call).text, found.approved) == ("Nobody approved in time, so it was not run.", "")
+    assert (found.arguments, claim_call(run.key, call.key).ours) == (call.arguments, False)
 
 
 def test_person_has_as_long_for_an_approval_as_its_row_says(loop: Loop) -> None:
@@ -794,12 +803,12 @@ def test_neither_run_waits_when_the_question_of_an_agent_has_ended(loop: Loop, e
     assert list_interactions(OWNER) == []
 
 
-def test_questions_behind_one_call_are_known_in_the_order_in_which_they_were_asked(loop: Loop) -> None:
+def test_questions_of_an_agent_are_known_among_those_of_the_run_at_the_top(loop: Loop) -> None:
     begun(above := a_call(), beside := a_question(1))
     child_of(above, first := a_question(5), second := a_question(2))
-    last = asked(loop, beside)
+    first_of_all = asked(loop, beside)
     questions = [asked(loop, first, CHILD_ID), asked(loop, second, CHILD_ID)]
-    assert require_run(RUN_ID).pending == (*questions, last)
+    assert require_run(RUN_ID).pending == (first_of_all, *questions)
 
 
 # ---- any order
@@ -904,3 +913,77 @@ class Turn:
                 assert self.results.setdefault(n, found.result.text) == found.result.text
             if self.kinds[n] == "approve" and n in self.ran:
                 assert self.first[n] == "approve"
+
+
+# ---- what the loop does with it
+
+
+def test_model_reads_that_a_person_changed_the_arguments_and_to_what(loop: Loop) -> None:
+    run = begun(call := an_approval())
+    answer(asked(loop, call), OWNER, {"decision": "edit", "arguments": {"q": "y"}})
+    store_result(run.key, call.key, CallResult(text="sent", finished_at=NOON))
+    *_, read = to_messages(load_history(run.key.session))
+    assert read.text == 'A person changed the arguments of this call before it ran. They were: {"q": "y"}\n\nsent'
+
+
+def test_model_reads_no_note_when_a_call_was_approved_as_it_was(loop: Loop) -> None:
+    run = begun(call := an_approval())
+    answer(asked(loop, call), OWNER, "approve")
+    store_result(run.key, call.key, CallResult(text="sent", finished_at=NOON))
+    *_, read = to_messages(load_history(run.key.session))
+    assert read.text == "sent"
+
+
+def test_time_for_an_approval_counts_as_waiting(loop: Loop, at: Callable[[float], None]) -> None:
+    run = begun(call := an_approval())
+    question = asked(loop, call)
+    at(42)
+    answer(question, OWNER, "approve")
+    store_result(run.key, call.key, CallResult(text="sent", finished_at=NOON))
+    assert result_of(call).waited_s == 42
+
+
+def test_next_turn_notes_an_answer_whose_giver_died_behind_the_loop(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(call := a_question())
+    question = asked(loop, call)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "settle_question", lambda interaction: dies())
+        with pytest.raises(Died):
+            answer(question, OWNER, "blue")
+    outcome = Outcome(RunStatus.COMPLETED, StopReason.ANSWERED, "Blue.")
+    decision = Decision(run_id=RUN_ID, turn=2, next="done")
+    record = TurnRecord(decision, AssistantMessage(text="Blue."), (), Usage(), outcome)
+    monkeypatch.setattr(thinking, "run_turn", lambda run, turn, entries, ask: record)
+    think(RUN_ID, 2)
+    assert (require_run(RUN_ID).pending, list_interactions(OWNER)) == ((), [])
+
+
+@pytest.mark.parametrize("end", ["cancelled", "finalized"])
+def test_neither_run_waits_when_the_run_of_an_agent_has_ended(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(cancelling, "stop_execution", lambda run_id: None)
+    begun(above := a_call())
+    child_of(above, call := a_question())
+    question = asked(loop, call, CHILD_ID)
+    if end == "cancelled":
+        cancelling.cancel_run(CHILD_ID)
+    else:
+        finalize(CHILD_ID, "ABORTED")
+    assert [require_run(run_id).pending for run_id in (RUN_ID, CHILD_ID)] == [(), ()]
+    assert types(RUN_ID) == ["interaction.required", "interaction.resolved"]
+    with pytest.raises(Expired):
+        answer(question, OWNER, "blue")
+
+
+def test_effects_are_unknown_when_an_approved_call_is_cancelled_while_it_runs(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "stop_execution", lambda run_id: None)
+    run = begun(call := an_approval())
+    answer(asked(loop, call), OWNER, "approve")
+    claim_call(run.key, call.key)
+    cancelling.cancel_run(RUN_ID)
+    assert "Its effects are unknown" in result_of(call).text

@@ -1,6 +1,5 @@
 """The template's contract: who may do what, what is kept and for how long, and that its parts fit each other."""
 
-import ast
 import json
 import re
 from collections.abc import Iterator
@@ -11,8 +10,10 @@ from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.calls import GENERIC_FUNCTIONS
 from stepagent.catalog import load_catalog
+from stepagent.settings import Settings
 from tests.definition import PATH, all_states
 from tests.functions import ROOT
+from tests.permissions import actions_of_code, settings_of_code
 
 Json = dict[str, Any]
 
@@ -40,6 +41,14 @@ WITHOUT_RESOURCE = {
     "xray:GetSamplingRules": "traces of the state machine",
     "xray:GetSamplingTargets": "traces of the state machine",
 }
+
+# Actions that only the names in its code lead to, each with why it never comes to them.
+NEVER_COME_TO = {
+    "IngestFunction": {"states:SendTaskSuccess"},  # a job answers no question, and none is the run of a called agent
+}
+# Actions that Lambda does with a function's role, not its code.
+DONE_FOR_IT = {"IngestFunction": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}}
+HAVE_DEFAULTS = {"HTTP_ALLOW_PRIVATE"}  # for tests and machines at home
 
 
 def listed(value: Any) -> list[Any]:
@@ -122,18 +131,43 @@ def test_executions_are_started_by_requests_jobs_and_calls_of_agents_alone() -> 
     }
 
 
-def calls_in(function: str) -> set[str]:
-    """The actions of Step Functions that a function's own module and the library's modules it names can come to."""
-    source = (ROOT / FUNCTIONS[function]["CodeUri"] / "app.py").read_text()
-    names = {
-        alias.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-    return {"states:SendTaskSuccess"} if names & {"ask", "answer", "say"} else set()
+def granted(function: str) -> set[str]:
+    """What a function may do: by its own policies, and by those that some deployments add to its role."""
+    added = [
+        policy["Properties"]
+        for policy in RESOURCES.values()
+        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": f"{function}Role"} in policy["Properties"]["Roles"]
+    ]
+    return actions_of(function) | {action for s in statements(added) for action in listed(s["Action"])}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_function_may_resume_an_execution_when_it_can_come_to_do_so(name: str) -> None:
-    assert calls_in(name) <= actions_of(name)
+def test_function_may_do_what_its_code_can_come_to_and_nothing_else(name: str) -> None:
+    code = actions_of_code(ROOT / FUNCTIONS[name]["CodeUri"])
+    assert granted(name) | NEVER_COME_TO.get(name, set()) == code | DONE_FOR_IT.get(name, set())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_has_the_settings_that_its_code_reads(name: str) -> None:
+    given = {**GLOBALS["Environment"]["Variables"], **FUNCTIONS[name].get("Environment", {}).get("Variables", {})}
+    needed = {
+        str(Settings.model_fields[field].validation_alias)
+        for field in settings_of_code(ROOT / FUNCTIONS[name]["CodeUri"])
+    }
+    assert needed - HAVE_DEFAULTS <= set(given)
+
+
+def test_objects_that_functions_read_and_write_are_the_records_alone() -> None:
+    objects = {
+        json.dumps(resource)
+        for policy in FUNCTIONS.values()
+        for statement in statements(policy)
+        if "s3:GetObject" in listed(statement["Action"])
+        for resource in listed(statement["Resource"])
+    }
+    assert objects == {
+        json.dumps({"Fn::Sub": f"${{PayloadBucket.Arn}}/{prefix}/*"}) for prefix in ("payloads", "results")
+    }
 
 
 def test_nobody_may_delete_records() -> None:

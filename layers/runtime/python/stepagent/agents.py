@@ -29,6 +29,10 @@ def _printable(name: str) -> str:
 ToolName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 
 
+_OPENING = frozenset(  # words by which a schema takes other members than its `properties`
+    {"additionalProperties", "unevaluatedProperties", "patternProperties", "dependentSchemas"}
+    | {"allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef"}
+)
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
@@ -182,7 +186,10 @@ class ToolUse(Frozen):
         return self.name or self.tool
 
     def apply(self, tool: ToolSpec) -> ToolSpec:
-        """The tool as this agent has it. Bound arguments leave its parameters."""
+        """The tool as this agent has it. Bound arguments leave its parameters, which take no others unless they say so.
+
+        Else a model could set in another way what is bound, or what an author left out.
+        """
         bound = {**tool.bound, **self.bound}
         parameters = dict(tool.parameters)
         parameters["properties"] = {
@@ -190,6 +197,8 @@ class ToolUse(Frozen):
         }
         if required := [name for name in parameters.pop("required", ()) if name not in bound]:
             parameters["required"] = required
+        if not _OPENING & set(parameters):
+            parameters["additionalProperties"] = False
         changes = {
             "name": self.shown_name,
             "description": self.description or tool.description,

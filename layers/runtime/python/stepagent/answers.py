@@ -151,6 +151,10 @@ def _edited(
         raise InvalidAnswer("To edit a call, give all its arguments.", param)
     if bound := next((name for name in arguments if name in question.bound), None):
         raise InvalidAnswer(f"{bound} is set by the agent's author.", f"{param}.{bound}")
+    try:
+        json.dumps(arguments, allow_nan=False)  # such as 1e999
+    except ValueError as error:
+        raise InvalidAnswer("The arguments hold a number that is none.", param) from error
     _check_arguments(arguments, parameters, param)
     return arguments
 

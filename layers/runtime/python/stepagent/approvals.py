@@ -9,11 +9,20 @@ from stepagent.agents import ApprovalWhen, ToolSpec
 
 
 def needs_approval(tool: ToolSpec, arguments: Mapping[str, Any]) -> bool:
-    """Whether a person must approve a call with these arguments, the bound ones among them."""
+    """Whether a person must approve a call with these arguments, the bound ones among them.
+
+    A condition that cannot be checked, such as one with a reference that leads nowhere, counts as met.
+    """
     if isinstance(tool.approval, ApprovalWhen):
         from jsonschema import Draft202012Validator  # noqa: PLC0415  # heavy, and needed for conditions alone
+        from referencing import Registry  # noqa: PLC0415
 
-        return Draft202012Validator(tool.approval.when).is_valid(dict(arguments))
+        # A registry of its own, because the default one fetches references to other hosts.
+        condition = Draft202012Validator(tool.approval.when, registry=Registry())
+        try:
+            return condition.is_valid(dict(arguments))
+        except Exception:  # a schema that is none in a part that only a reference reaches fails in many ways
+            return True
     return tool.approval == "always"
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from stepagent.messages import CallId, Message, ToolMessage
 from stepagent.runs import Call, Run, StopReason
 
+_Signature = tuple[str, str, str, tuple[str, ...]]  # of a call: name, arguments, text and images of its result
+
 _NOTICED_BEFORE_END = 2  # turns in which the model is told before a circle ends the run
 _NOTICE = "\n\n(You have made this same call {times} times, with this same result. Do something else, or answer.)"
 
@@ -36,13 +38,15 @@ _WORDS: dict[StopReason, tuple[str, str]] = {
 def reached(run: Run, turn: int, entries: Sequence[Message | Call], moment: datetime) -> Reached | None:
     """The bound that this turn has reached, the first where several are."""
     limits, calls = run.agent.limits, calls_of(run, entries)
+    repeats = _repeats(calls)
+    last = [repeats[call.call_id] for call in calls if call.key.turn == turn - 1]
     checks = {
         StopReason.MAX_TURNS: turn > limits.max_turns,
         StopReason.MAX_CALLS: len(calls) >= limits.max_calls,
         StopReason.MAX_TOKENS: _is_spent(run.usage.total_tokens, limits.max_total_tokens),
         StopReason.MAX_COST: _is_spent(run.usage.cost_usd, limits.max_cost_usd),
         StopReason.MAX_WALL_TIME: _is_spent(elapsed_s(run, calls, moment), limits.max_wall_s),
-        StopReason.LOOP: max(_repeats(calls, turn - 1).values(), default=0) >= limits.max_repeats,
+        StopReason.LOOP: max(last, default=0) >= limits.max_repeats,
     }
     return next((Reached(reason, *_WORDS[reason]) for reason, is_so in checks.items() if is_so), None)
 
@@ -53,12 +57,17 @@ def calls_of(run: Run, entries: Sequence[Message | Call]) -> list[Call]:
 
 
 def elapsed_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
-    """Seconds since the run began, less those for which nothing but people kept it waiting."""
+    """Seconds since the run began, less those that it waited for people."""
+    return (moment - run.created_at).total_seconds() - waited_s(calls)
+
+
+def waited_s(calls: Sequence[Call]) -> int:
+    """Seconds for which a run with these calls waited for people; those of one turn wait at the same time."""
     waited: defaultdict[int, int] = defaultdict(int)
     for call in calls:
         if call.result:
             waited[call.key.turn] = max(waited[call.key.turn], call.result.waited_s)
-    return (moment - run.created_at).total_seconds() - sum(waited.values())
+    return sum(waited.values())
 
 
 def time_left_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
@@ -85,19 +94,23 @@ def _is_spent(used: Decimal | float | None, limit: Decimal | float | None) -> bo
 
 def _notices(run: Run, calls: Sequence[Call]) -> dict[CallId, str]:
     first = max(2, run.agent.limits.max_repeats - _NOTICED_BEFORE_END)
-    turns = {call.key.turn for call in calls}
-    repeats = {call_id: times for turn in turns for call_id, times in _repeats(calls, turn).items()}
-    return {call_id: _NOTICE.format(times=times) for call_id, times in repeats.items() if times >= first}
+    return {call_id: _NOTICE.format(times=times) for call_id, times in _repeats(calls).items() if times >= first}
 
 
-def _repeats(calls: Sequence[Call], turn: int) -> dict[CallId, int]:
-    """For each call of a turn: in how many turns, up to this one, the same call had the same result."""
-    turns: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for call in calls:
-        if call.key.turn <= turn:
-            turns[_signature(call)].add(call.key.turn)
-    return {call.call_id: len(turns[_signature(call)]) for call in calls if call.key.turn == turn}
+def _repeats(calls: Sequence[Call]) -> dict[CallId, int]:
+    """For each call: in how many turns, up to its own, the same call had the same result."""
+    turns: defaultdict[_Signature, set[int]] = defaultdict(set)
+    repeats: dict[CallId, int] = {}
+    for call in sorted(calls, key=lambda call: call.key):
+        same = turns[_signature(call)]
+        same.add(call.key.turn)
+        repeats[call.call_id] = len(same)
+    return repeats
 
 
-def _signature(call: Call) -> tuple[str, str, str]:
-    return call.name, json.dumps(call.arguments, sort_keys=True), call.result.text if call.result else ""
+def _signature(call: Call) -> _Signature:
+    if call.result is None:
+        return call.name, json.dumps(call.arguments, sort_keys=True), "", ()
+    # The preview of a long result names its call, which makes it no other result.
+    text = call.result.text.replace(call.call_id, "") if call.result.kept_bytes else call.result.text
+    return call.name, json.dumps(call.arguments, sort_keys=True), text, call.result.images

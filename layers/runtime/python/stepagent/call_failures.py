@@ -29,9 +29,9 @@ def record_failure(run_id: str, call_id: str, error: str) -> None:
     if found.question and give_up(found.question, found.call, timed_out=error == _TIME_OUT):
         return
     claimed = claim_call(run, key)
-    cancel_sub_run(run, claimed.call)
     with Journal(run.run_id) as journal:
         finish_call(journal, run, claimed.call, error_result(_failure_text(claimed.call, error)))
+    cancel_sub_run(run, claimed.call)
 
 
 def _failure_text(call: Call, error: str) -> str:

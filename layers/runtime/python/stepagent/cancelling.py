@@ -2,15 +2,15 @@
 
 from contextlib import suppress
 
-from stepagent.delegation import sub_run_of
+from stepagent.delegation import answer_parent, sub_run_of
 from stepagent.ending import announce_end, outcome_of
 from stepagent.errors import NotFound
 from stepagent.executions import stop_execution
+from stepagent.interactions import close_question
 from stepagent.journal import Journal
 from stepagent.observe import count_end
 from stepagent.runs import ENDED, Call, CallStatus, Outcome, Run, RunKey, RunStatus, StopReason
 from stepagent.store.calls import claim_call
-from stepagent.store.questions import close_question
 from stepagent.store.runs import close_run, load_history, require_run
 from stepagent.tools.execution import error_result, finish_call
 
@@ -22,8 +22,8 @@ _NOT_ANSWERED = "The task was cancelled before a person answered."
 def cancel_run(run_id: str) -> Run:
     """Ends a run and its open calls, and those of the agents that it called. A run that has ended stays as it is.
 
-    The run is marked first: from then on no turn of it can be stored, so the calls that are there are all. Every step
-    may be repeated.
+    The run is marked first: from then on no turn of it can be stored and nobody can be asked, so the calls and
+    questions that are there are all. Every step may be repeated.
 
     Raises:
         NotFound: there is no such run.
@@ -33,13 +33,14 @@ def cancel_run(run_id: str) -> Run:
         count_end(run.agent.name, StopReason.CANCELLED)
     ended = require_run(run_id)
     if ended.status is RunStatus.CANCELLED:
-        _end_calls(run, ended)
+        _end_calls(ended)
+        answer_parent(require_run(run_id))  # with what the agents spent that it called
         stop_execution(run.run_id)
     return ended
 
 
-def _end_calls(run: Run, ended: Run) -> None:
-    """Gives each open call its result, then tells who follows. `run` is the run as it was, with its open questions."""
+def _end_calls(run: Run) -> None:
+    """Gives each open call its result, then tells who follows."""
     entries = load_history(run.key.session)
     calls = [entry for entry in entries if isinstance(entry, Call) and entry.key.ordinal == run.key.ordinal]
     for question in run.pending:
@@ -48,21 +49,25 @@ def _end_calls(run: Run, ended: Run) -> None:
         for call in calls:
             if call.status is not CallStatus.DONE:
                 _end_call(journal, run, call)
-        announce_end(journal, outcome_of(ended))
+            cancel_sub_run(run.key, call)
+        announce_end(journal, outcome_of(run))
 
 
 def _end_call(journal: Journal, run: Run, call: Call) -> None:
     claimed = claim_call(run.key, call.key)  # whoever would begin it now comes too late
     if claimed.call.status is CallStatus.DONE:
         return
-    if not claimed.ours:
-        cancel_sub_run(run.key, call)
-    asked = _NOT_ANSWERED if claimed.question else _BEGAN
+    asks = claimed.question and not claimed.call.needs_approval  # one that was approved has begun
+    asked = _NOT_ANSWERED if asks else _BEGAN
     finish_call(journal, run.key, call, error_result(_NOT_RUN if claimed.ours else asked))
 
 
 def cancel_sub_run(run: RunKey, call: Call) -> None:
-    """Ends the run of the agent that a call asked, if it asked one and that has begun."""
+    """Ends the run of the agent that a call asked, if it asked one and that has begun.
+
+    The call must be over before, by its result or by the end of its run: what begins the agent looks at both after it
+    made the agent's run, and so one of the two sees the other.
+    """
     if call.kind == "agent":
         with suppress(NotFound):
             cancel_run(sub_run_of(run, call.key))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepagent.agents import ToolSpec
+from stepagent.budget import calls_of, waited_s
 from stepagent.catalog import find_agent
 from stepagent.clock import now
 from stepagent.errors import NotFound, RecordConflict, ToolError
@@ -23,18 +24,21 @@ from stepagent.runs import (
     CallKey,
     CallResult,
     CallStatus,
+    Outcome,
     Run,
     RunId,
     RunKey,
     RunStatus,
     SessionKey,
+    StopReason,
 )
 from stepagent.store.calls import claim_call, load_call
-from stepagent.store.delegations import Delegation, find_delegation, put_delegation
-from stepagent.store.runs import count_usage, create_run, require_run
+from stepagent.store.delegations import Delegation, count_for_caller, find_delegation, put_delegation
+from stepagent.store.runs import close_run, create_run, load_history, require_run
 from stepagent.tools.execution import announce_start, error_result, finish_call, refusal_of, to_result
 
 _SUB_SESSION = "0"  # no session of a person begins so: their keys are base32, which has no zero
+_ASKING = frozenset({"interactive", "agent"})  # kinds of tools whose calls may wait for people
 
 
 def start_workflow(run_id: str, call_id: str, task_token: str) -> None:
@@ -82,11 +86,12 @@ def answer_parent(run: Run) -> None:
     delegation = find_delegation(run.run_id) if run.parent else None
     if delegation is None:
         return
-    text = run.answer if run.status is RunStatus.COMPLETED else _failure_text(run)
-    is_error = run.status is not RunStatus.COMPLETED
-    result = to_result(RunKey.parse(delegation.run_id), _call(delegation), text, is_error=is_error)
-    if _answer(delegation, result):
-        count_usage(RunKey.parse(delegation.run_id), run.usage)
+    caller, is_error = RunKey.parse(delegation.run_id), run.status is not RunStatus.COMPLETED
+    # Before the answer, after which the next turn looks at what is spent; and also where the call has a result already.
+    count_for_caller(run.run_id, caller, run.usage)
+    text = _failure_text(run) if is_error else run.answer
+    result = to_result(caller, _call(delegation), text, is_error=is_error)
+    _answer(delegation, result.model_copy(update={"waited_s": _waited_s(run)}))
 
 
 def sub_run_of(run: RunKey, call: CallKey) -> RunId:
@@ -110,8 +115,10 @@ def _start(run: Run, call: Call, tool: ToolSpec, name: str) -> None:
         child = _sub_run(run, call, tool, RunId(name))
         if child.status in ENDED:
             answer_parent(child)
-        else:
-            start_execution(child.run_id)
+            return
+        if _is_over(run, call):  # whoever gave the call up may have looked for the run before it was there
+            close_run(child, Outcome(RunStatus.CANCELLED, StopReason.CANCELLED))
+        start_execution(child.run_id)  # one that has ended is told to who follows it, and asks no model
     elif finished := start_workflow_execution(tool.target, name, call.all_arguments):
         finish_workflow(name, finished)
 
@@ -148,6 +155,18 @@ def _task(arguments: Mapping[str, Any]) -> str:
     return task if isinstance(task, str) and len(arguments) == 1 else json.dumps(arguments, ensure_ascii=False)
 
 
+def _is_over(run: Run, call: Call) -> bool:
+    """Whether nobody waits for the call any more: it has a result, or its run has ended."""
+    return load_call(run.key, call.key).call.status is CallStatus.DONE or require_run(run.run_id).status in ENDED
+
+
+def _waited_s(run: Run) -> int:
+    """Seconds for which the run waited for people, which are none of the time of the run that asked for it."""
+    if not any(tool.kind in _ASKING or tool.approval != "never" for tool in run.tools):
+        return 0
+    return waited_s(calls_of(run, load_history(run.key.session)))
+
+
 def _call(delegation: Delegation) -> Call:
     return load_call(RunKey.parse(delegation.run_id), CallKey.parse(delegation.call_id)).call
 
@@ -163,10 +182,9 @@ def _workflow_result(run: RunKey, call: Call, ended: Ended) -> CallResult:
     return to_result(run, call, value if isinstance(value, str) else ended.output)
 
 
-def _answer(delegation: Delegation, result: CallResult) -> bool:
-    """Stores the result and lets the loop go on; False where the call had one. Both may be repeated."""
+def _answer(delegation: Delegation, result: CallResult) -> None:
+    """Stores the result, unless the call has one, and lets the loop go on. Both may be repeated."""
     run = RunKey.parse(delegation.run_id)
     with Journal(run.run_id) as journal:
-        stored = finish_call(journal, run, _call(delegation), result)
+        finish_call(journal, run, _call(delegation), result)
     resume_execution(delegation.task_token)
-    return stored

@@ -1,11 +1,11 @@
 """How a run ends: its record is closed once, and whoever follows it is told once."""
 
 from stepagent.delegation import answer_parent
+from stepagent.interactions import close_question
 from stepagent.journal import Journal
 from stepagent.observe import count_end
 from stepagent.runs import ENDED, Failure, Outcome, Run, RunStatus, StopReason
 from stepagent.store.journal import EventType
-from stepagent.store.questions import close_question
 from stepagent.store.runs import close_run, require_run
 
 _EVENTS: dict[RunStatus, EventType] = {
@@ -54,9 +54,9 @@ def finalize(run_id: str, error: str) -> None:
     if run.status not in ENDED:
         if close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(error))):
             count_end(run.agent.name, StopReason.FAILED)
-        for question in run.pending:
-            close_question(question)
         run = require_run(run_id)
+    for question in run.pending:  # of the run as it is now: once it has ended, nobody can be asked any more
+        close_question(question)
     announce_end_of(run)
 
 

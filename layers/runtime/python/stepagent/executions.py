@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 
-from stepagent.errors import ToolError
+from stepagent.errors import RecordUnavailable, ToolError
 from stepagent.runs import RunId
 from stepagent.settings import settings
 
@@ -45,6 +45,7 @@ def start_workflow_execution(state_machine_arn: str, name: str, arguments: Mappi
 
     Raises:
         ToolError: the state machine does not exist, or this stack may not start it.
+        RecordUnavailable: the service is busy; a later try may fare better.
     """
     arn = f"{state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
     try:
@@ -53,8 +54,8 @@ def start_workflow_execution(state_machine_arn: str, name: str, arguments: Mappi
         return "" if client().describe_execution(executionArn=arn)["status"] == "RUNNING" else arn
     except client().exceptions.ClientError as error:
         code = error.response["Error"]["Code"]
-        if code in _TRANSIENT:
-            raise
+        if code in _TRANSIENT:  # the state is entered again for it
+            raise RecordUnavailable(f"Step Functions did not take a request ({code}).") from error
         raise ToolError(f"The workflow cannot be started ({code}). Do without it.") from error
     return ""
 

@@ -1,5 +1,6 @@
 """The conversation as a model may see it: paired, and cut by whole groups to what fits."""
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
@@ -7,6 +8,7 @@ from stepagent.messages import AssistantMessage, CallId, Message, ToolMessage, U
 from stepagent.runs import Call
 
 NO_RESULT = "This call ended without a result. Its effects are unknown: check before you repeat it."
+_EDITED = "A person changed the arguments of this call before it ran. They were: "
 _BYTES_PER_TOKEN = (
     3  # English has about four, other scripts and code fewer; too many tokens are refused, too few are not
 )
@@ -104,6 +106,10 @@ def _result(call: Call | None, call_id: CallId, name: str) -> ToolMessage:
     if call is None or call.result is None:
         return ToolMessage(call_id=call_id, name=name, text=NO_RESULT, is_error=True)
     result = call.result
-    return ToolMessage(
-        call_id=call.call_id, name=name, text=result.text, is_error=result.is_error, images=result.images
-    )
+    text = f"{_edit_note(call)}{result.text}"
+    return ToolMessage(call_id=call.call_id, name=name, text=text, is_error=result.is_error, images=result.images)
+
+
+def _edit_note(call: Call) -> str:
+    """What a model must know of a call that is not the one it made, or nothing."""
+    return f"{_EDITED}{json.dumps(call.arguments, ensure_ascii=False)}\n\n" if call.edited else ""

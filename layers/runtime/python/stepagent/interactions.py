@@ -1,4 +1,4 @@
-"""Questions to people: asked with a task token, answered once, and closed with whatever asked them.
+"""Questions to people, once they are asked: answered once, and closed with whatever asked them.
 
 An answer is stored first, with what it means for its call, and then brought to the loop, the one step that cannot be
 undone. Whoever gives the same answer again, or enters the state anew, brings it there in the place of one who died in
@@ -8,10 +8,10 @@ between; where the loop says that it waits no longer, the answer is taken back a
 from collections.abc import Mapping
 from typing import Any
 
+from stepagent.agents import ToolSpec
 from stepagent.announcing import announce_resolved
 from stepagent.answers import Answer, check_answer, lets_run, text_for_model
 from stepagent.approvals import digest_of
-from stepagent.calls import call_to_run
 from stepagent.clock import now
 from stepagent.errors import Conflict, Expired, InvalidRequest, NotFound
 from stepagent.executions import resume_execution
@@ -26,7 +26,6 @@ from stepagent.runs import (
     InteractionId,
     InteractionStatus,
     Principal,
-    Run,
     RunKey,
 )
 from stepagent.store import questions as store
@@ -59,11 +58,10 @@ def answer(interaction_id: str, principal: Principal, given: Answer) -> Interact
     """
     asked = read_interaction(interaction_id, principal)
     _refuse_closed(asked)
-    run = require_run(asked.run_id)
-    tool = run.tool(asked.tool)
-    kept = check_answer(asked.question, given, tool.parameters if tool else {})
+    needed = _tool_of(asked).parameters if isinstance(asked.question, ApprovalQuestion) else {}
+    kept = check_answer(asked.question, given, needed)
     if asked.status is InteractionStatus.PENDING:
-        store.store_answer(asked, kept, _meaning(run, asked, kept))
+        store.store_answer(asked, kept, _meaning(asked, kept))
     deliver(asked.interaction_id)
     standing = read_interaction(interaction_id, principal)
     if standing.status is not InteractionStatus.ANSWERED:
@@ -95,9 +93,11 @@ def next_kind(interaction: Interaction) -> Mapping[str, Any]:
     """What the call goes on with, in the words of the state machine."""
     if not lets_run(interaction.question, interaction.answer):
         return {"kind": "none"}
-    tool = require_run(interaction.run_id).tool(interaction.tool)
-    assert tool is not None  # the run keeps the tools of its calls
-    return call_to_run(interaction.call_id, tool).model_dump(include={"kind", "target", "timeout_s"})
+    # Imported here because it brings the checker of schemas along, and few answers let a call run.
+    from stepagent.calls import call_to_run  # noqa: PLC0415
+
+    called = call_to_run(interaction.call_id, _tool_of(interaction))
+    return called.model_dump(include={"kind", "target", "timeout_s"})
 
 
 def read_interaction(interaction_id: str, principal: Principal) -> Interaction:
@@ -161,7 +161,13 @@ def give_up(question: InteractionId, call: Call, *, timed_out: bool) -> bool:
 # ---- answering
 
 
-def _meaning(run: Run, interaction: Interaction, kept: Answer) -> CallResult | Approved:
+def _tool_of(interaction: Interaction) -> ToolSpec:
+    tool = require_run(interaction.run_id).tool(interaction.tool)
+    assert tool is not None  # the run keeps the tools of its calls
+    return tool
+
+
+def _meaning(interaction: Interaction, kept: Answer) -> CallResult | Approved:
     """What an answer means for its call: its result, or that it may run."""
     question = interaction.question
     if isinstance(question, ApprovalQuestion) and isinstance(kept, dict) and lets_run(question, kept):
@@ -169,8 +175,9 @@ def _meaning(run: Run, interaction: Interaction, kept: Answer) -> CallResult | A
         arguments = question.arguments if edited is None else edited
         return Approved(digest_of({**arguments, **question.bound}), edited, _waited_s(interaction))
     text, is_error = text_for_model(question, kept)
-    call = load_call(run.key, CallKey.parse(interaction.call_id)).call
-    result = to_result(run.key, call, text, is_error=is_error)
+    run = RunKey.parse(interaction.run_id)
+    call = load_call(run, CallKey.parse(interaction.call_id)).call
+    result = to_result(run, call, text, is_error=is_error)
     return result.model_copy(update={"waited_s": _waited_s(interaction)})
 
 

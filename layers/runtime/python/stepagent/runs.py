@@ -173,7 +173,7 @@ class Call(Frozen):
 
     The terms under which it runs (`kind` to `result_limit_bytes`) are copies from the tool's row; `caller` is the
     run's owner. A call with `needs_approval` runs only after a person approved of its arguments: `approved` is then
-    their digest.
+    their digest, and `edited` whether they are that person's.
     """
 
     call_id: CallId
@@ -189,6 +189,7 @@ class Call(Frozen):
     result_limit_bytes: int = 16_384
     status: CallStatus = CallStatus.PENDING
     approved: str = ""
+    edited: bool = False
     result: CallResult | None = None
 
     @property

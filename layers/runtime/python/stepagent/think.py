@@ -7,6 +7,7 @@ from stepagent.clock import now
 from stepagent.delegation import answer_parent
 from stepagent.ending import announce_end, announce_end_of
 from stepagent.errors import ConfigurationError, ModelBusy, ModelError
+from stepagent.interactions import close_question
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
@@ -41,6 +42,8 @@ def think(run_id: str, turn: int) -> Decision:
 
 
 def _decide(run: Run, turn: int, claim: Claim) -> Decision:
+    for question in run.pending:  # the loop has gone on, but whoever answered did not come to noting it
+        close_question(question)
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
         entries = load_history(run.key.session)
@@ -117,7 +120,7 @@ def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:
     if record.reply:
         names = [{"id": call.call_id, "name": call.name} for call in record.reply.calls]
         journal.emit("message.completed", turn=turn, calls=names)
-        journal.emit("usage", turn=turn, **record.usage.model_dump())
+        journal.emit("usage", turn=turn, **record.usage.model_dump(mode="json"))
     for call in record.calls:
         if call.result:
             journal.emit("tool.completed", id=call.call_id, name=call.name, text=shown(call.result.text), is_error=True)

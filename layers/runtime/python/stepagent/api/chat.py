@@ -133,7 +133,9 @@ def _broken(run: Run) -> dict[str, Any]:
 
 def _standing(run: Run, progress: Progress) -> dict[str, Any]:
     """How the run stands, with the questions that wait for an answer."""
-    questions = list(progress.questions.values()) if run.status is RunStatus.WAITING else []
+    order = {question: number for number, question in enumerate(run.pending)}
+    shown = sorted(progress.questions.values(), key=lambda each: order.get(each["interaction_id"], len(order)))
+    questions = shown if run.status is RunStatus.WAITING else []
     return {**shapes.extension(run), "interactions": questions}
 
 

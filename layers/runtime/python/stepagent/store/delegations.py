@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 from stepagent.messages import CallId
-from stepagent.runs import RunId
+from stepagent.runs import RunId, RunKey
 from stepagent.store.items import delegation_key
-from stepagent.store.table import apply, change, get
+from stepagent.store.runs import add_usage
+from stepagent.store.table import Refused, apply, change, get, transact
+from stepagent.usage import Usage
 
 
 class Delegation(NamedTuple):
@@ -28,3 +30,17 @@ def put_delegation(execution_name: str, delegation: Delegation) -> None:
 def find_delegation(execution_name: str) -> Delegation | None:
     item = get(delegation_key(execution_name))
     return Delegation(RunId(item["run_id"]), CallId(item["call_id"]), item["task_token"]) if item else None
+
+
+def count_for_caller(execution_name: str, caller: RunKey, usage: Usage) -> None:
+    """Adds what an agent's run spent to the run that asked for it, once, whoever tells of its end and how often."""
+    counted = change(
+        delegation_key(execution_name),
+        "SET counted = :true",
+        "attribute_exists(pk) AND attribute_not_exists(counted)",
+        {":true": True},
+    )
+    try:
+        transact([counted, add_usage(caller, usage)])
+    except Refused:  # it is counted
+        return

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from stepagent.answers import Answer
+from stepagent.answers import Answer, lets_run
 from stepagent.clock import now
 from stepagent.questions import ApprovalQuestion
 from stepagent.runs import (
@@ -76,7 +76,7 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
         **pack("body", body),
         "task_token": task_token,
         "status": interaction.status,
-        "history": [_entry_of(interaction.status)],
+        "history": [_now_as(interaction.status)],
     }
     # A call that must be approved is begun by its tool, which claims it; to any other the answer is all there is.
     status = CallStatus.PENDING if isinstance(interaction.question, ApprovalQuestion) else CallStatus.STARTED
@@ -87,8 +87,8 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
         {":status": status, ":pending": CallStatus.PENDING, ":question": interaction.interaction_id},
     )
     waiting = [
-        change(_run_key(call), "ADD pending :entries", _RUNNING, {":entries": {entry}, **_RUNNING_VALUES})
-        for call, entry in _waiting(interaction)
+        change(_run_key(place), "ADD pending :entry", _RUNNING, {":entry": _entry(interaction), **_RUNNING_VALUES})
+        for place in interaction.places
     ]
     asked = put(question_key(interaction.interaction_id), values)
     listed = put(_pending_key(interaction), {"forget_at": _epoch_s(interaction.expires_at)})
@@ -146,7 +146,7 @@ def settle_question(interaction: Interaction) -> bool:
 
 
 def take_back_answer(interaction: Interaction, deliveries: int, result: CallResult) -> bool:
-    """The loop waits no longer, so the answer came too late and the call gets this result in place of what it meant.
+    """The loop waits no longer, so the answer came too late, and the call gets this result in place of what it meant.
 
     False where somebody else brought the answer to the loop since, or ended the question.
     """
@@ -157,8 +157,8 @@ def take_back_answer(interaction: Interaction, deliveries: int, result: CallResu
         f"{_ANSWERED} AND (attribute_not_exists(deliveries) OR deliveries = :deliveries)",
         {**values, **_ANSWERED_VALUES, ":deliveries": deliveries},
     )
-    # What a person approved may have begun; any other call has the answer as its result.
-    before = CallStatus.PENDING if isinstance(interaction.question, ApprovalQuestion) else CallStatus.DONE
+    # A call that may run could have begun; any other has the answer as its result.
+    before = CallStatus.PENDING if lets_run(interaction.question, interaction.answer) else CallStatus.DONE
     called = change(
         _call_key(interaction),
         "SET #status = :done, #result = :result"
@@ -190,10 +190,10 @@ def _transacted(*operations: Operation) -> bool:
 
 def _turn_to(status: InteractionStatus) -> tuple[str, dict[str, Any]]:
     expression = "SET #status = :status, history = list_append(history, :history)"
-    return expression, {":status": status, ":history": [_entry_of(status)]}
+    return expression, {":status": status, ":history": [_now_as(status)]}
 
 
-def _entry_of(status: InteractionStatus) -> dict[str, Any]:
+def _now_as(status: InteractionStatus) -> dict[str, Any]:
     return {"status": status, "at": now().isoformat()}
 
 
@@ -212,28 +212,26 @@ def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operatio
 
 def _cleared(interaction: Interaction) -> list[Operation]:
     """Nobody waits for this question any more: neither its runs nor its owner."""
+    entry = {":entry": _entry(interaction)}
     runs = [
-        change(_run_key(call), "DELETE pending :entries", "attribute_exists(pk)", {":entries": {entry}})
-        for call, entry in _waiting(interaction)
+        change(_run_key(place), "DELETE pending :entry", "attribute_exists(pk)", entry) for place in interaction.places
     ]
     # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
     over = change(_pending_key(interaction), "SET forget_at = :now", _ANYHOW, {":now": _epoch_s(now())})
     return [*runs, over]
 
 
-def _waiting(interaction: Interaction) -> list[tuple[CallAddress, str]]:
-    """The calls whose runs wait, with the entry that stands there; entries sort as their calls do, then by time."""
-    asked = f"{interaction.created_at.isoformat()}#{interaction.interaction_id}"
-    return [(call, f"{_place(call)}.{asked}") for call in interaction.places]
+def _entry(interaction: Interaction) -> set[str]:
+    """What stands in the runs that wait: entries sort by when they were asked."""
+    return {f"{_asked_at(interaction)}#{interaction.interaction_id}"}
+
+
+def _asked_at(interaction: Interaction) -> str:
+    return interaction.created_at.isoformat(timespec="microseconds")
 
 
 def _epoch_s(moment: datetime) -> int:
     return int(moment.timestamp())
-
-
-def _place(call: CallAddress) -> str:
-    key = CallKey.parse(call.call_id)
-    return f"{key.turn:06d}.{key.position:03d}"
 
 
 def _run_key(call: CallAddress) -> dict[str, Any]:
@@ -245,7 +243,7 @@ def _call_key(interaction: Interaction) -> dict[str, Any]:
 
 
 def _pending_key(interaction: Interaction) -> dict[str, Any]:
-    return pending_key(interaction.owner, interaction.created_at.isoformat(), interaction.interaction_id)
+    return pending_key(interaction.owner, _asked_at(interaction), interaction.interaction_id)
 
 
 def _question(item: dict[str, Any]) -> StoredQuestion:

@@ -149,8 +149,13 @@ def store_turn(run: Run, claim_id: str, record: TurnRecord) -> None:
 def count_usage(run: RunKey, usage: Usage) -> None:
     """Adds what was spent without a result, such as by a try that broke off."""
     if usage != Usage():
-        expression, values = _counting(usage)
-        apply(change(run_key(run), expression, "attribute_exists(pk)", values))
+        apply(add_usage(run, usage))
+
+
+def add_usage(run: RunKey, usage: Usage) -> Operation:
+    """Adds what was spent, whether or not the run has ended."""
+    expression, values = _counting(usage)
+    return change(run_key(run), expression, "attribute_exists(pk)", values)
 
 
 def close_run(run: Run, outcome: Outcome) -> bool:
@@ -172,7 +177,7 @@ def put_call(session: SessionKey, call: Call) -> Operation:
     values: dict[str, Any] = {
         "type": "call",
         "status": call.status,
-        **pack("body", call.model_dump_json(exclude={"status", "approved", "result"})),
+        **pack("body", call.model_dump_json(exclude={"status", "approved", "edited", "result"})),
     }
     if call.result:
         values |= pack("result", call.result.model_dump_json())
@@ -182,12 +187,14 @@ def put_call(session: SessionKey, call: Call) -> Operation:
 def call_from_item(item: dict[str, Any]) -> Call:
     body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
     edited, result = unpack(item, "edited_arguments"), unpack(item, "result")
-    changes = {
+    changes: dict[str, Any] = {
         "status": item["status"],
         "approved": item.get("approved", ""),
         "result": json.loads(result) if result else None,
     }
-    return Call.model_validate(body | changes | ({"arguments": json.loads(edited)} if edited else {}))
+    if result and changes["approved"]:  # it waited for that before it ran, which its function does not know
+        changes["result"]["waited_s"] += int(item.get("waited_s", 0))
+    return Call.model_validate(body | changes | ({"arguments": json.loads(edited), "edited": True} if edited else {}))
 
 
 def _entries(item: dict[str, Any]) -> Sequence[Message | Call]:
@@ -199,7 +206,7 @@ def _entries(item: dict[str, Any]) -> Sequence[Message | Call]:
 
 def _run(item: dict[str, Any]) -> Run:
     body: dict[str, Any] = json.loads(unpack(item, "body") or "{}")
-    # Each entry begins with where its call stands, so that questions are known in the order in which they were asked.
+    # Each entry begins with when it was asked, so that questions are known in that order.
     pending = [entry.partition("#")[2] for entry in sorted(item.get("pending", ()))]
     status = RunStatus(item["status"])
     failure = item.get("failure")
