@@ -24,7 +24,7 @@ help: ## List the commands
 	@echo '  make chat Q="What is 17*23?"   asks one question and ends'
 
 chat: $(RUN) ## Talk to the agent on this machine: no AWS account, no Docker, no key
-	@$(PY) -m local.cli chat
+	@$(PY) -m local.cli chat $(if $(AGENT),--agent '$(AGENT)')
 
 inbox: $(RUN) ## List the questions that wait for you, and answer them
 	@$(PY) -m local.cli inbox

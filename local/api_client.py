@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx
 
@@ -35,7 +35,7 @@ class Said(NamedTuple):
 
 
 class ApiClient:
-    """Who talks to the local API.
+    """Who talks to the local API, as a context manager.
 
     Every method raises `ApiError` where the API refuses, or cannot be reached.
     """
@@ -43,6 +43,12 @@ class ApiClient:
     def __init__(self, base_url: str) -> None:
         # A proxy of the user's never sees loopback traffic.
         self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
     def say(self, said: Said) -> Iterator[Event]:
         """Send a message, and yield all that happens from its run's begin until that rests.
@@ -125,4 +131,5 @@ def _check(response: httpx.Response) -> None:
 
 
 def _unreachable(error: httpx.HTTPError) -> ApiError:
-    return ApiError(f"The connection to the local API broke off ({type(error).__name__}).", "unreachable")
+    why = f"The connection to the local API broke off ({type(error).__name__}). `make status` tells whether it runs."
+    return ApiError(why, "unreachable")

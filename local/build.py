@@ -17,6 +17,8 @@ from typing import Any
 
 from samtranslator.yaml_helper import yaml_parse
 
+from local.fork_server import START_SCRIPT
+
 CODE_BUCKET = "local-code"
 LIBRARY = Path("layers/runtime/python")
 CATALOG = Path("catalog")
@@ -56,14 +58,14 @@ def build(root: Path, *, environment: Mapping[str, str], parameters: Mapping[str
     template.get("Globals", {}).get("Function", {}).pop("Layers", None)
     _name_contents(template, root)
     _leave_out(template, {name for name, resource in template["Resources"].items() if _only_on_aws(resource)})
-    bootstrap = _bootstrap(root)
+    runtime = _runtime(root)
     for resource in template["Resources"].values():
         match resource["Type"]:
             case "AWS::Serverless::Function":
                 properties = _as_custom_runtime(
                     resource["Properties"], {"CATALOG_DIR": str(root / CATALOG), **environment}
                 )
-                properties["CodeUri"] = _add(objects, _archive(root / properties["CodeUri"], bootstrap))
+                properties["CodeUri"] = _add(objects, _archive(root / properties["CodeUri"], runtime))
                 resource["Properties"] = properties
             case "AWS::Serverless::StateMachine":
                 definition = _definition(root / resource["Properties"]["DefinitionUri"])
@@ -117,24 +119,32 @@ def _definition(path: Path) -> bytes:
     return json.dumps(yaml_parse(path.read_text())).encode()
 
 
-def _bootstrap(root: Path) -> str:
-    """The executable that starts a function. It names the library's content, so that a change replaces warm workers."""
-    return (
-        f"#!/bin/sh\n# {_digest(root / LIBRARY)} {_digest(root / CATALOG)}\n"
-        f"export PYTHONPATH={shlex.quote(str(root / LIBRARY))}\n"
-        f'exec {shlex.quote(sys.executable)} -m awslambdaric "$_HANDLER"\n'
+def _runtime(root: Path) -> dict[str, str]:
+    """The files that start a function: the executable, and the script that it runs, which a forked process runs too.
+
+    They name the library's content, so that a change of it replaces warm workers.
+    """
+    bootstrap = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$LAMBDA_TASK_ROOT/{START_SCRIPT}"\n'
+    start = (
+        f"# {_digest(root / LIBRARY)} {_digest(root / CATALOG)}\n"
+        "import os, sys\n"
+        f"sys.path.insert(0, {str(root / LIBRARY)!r})\n"
+        "from awslambdaric.__main__ import main\n"
+        'main(["", os.environ["_HANDLER"]])\n'
     )
+    return {"bootstrap": bootstrap, START_SCRIPT: start}
 
 
-def _archive(folder: Path, bootstrap: str) -> bytes:
+def _archive(folder: Path, runtime: Mapping[str, str]) -> bytes:
     """The same bytes for the same content."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in _files(folder):
             archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), path.read_bytes())
-        entry = zipfile.ZipInfo("bootstrap")
-        entry.external_attr = 0o755 << 16
-        archive.writestr(entry, bootstrap)
+        for name, text in runtime.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = 0o755 << 16
+            archive.writestr(entry, text)
     return buffer.getvalue()
 
 

@@ -21,7 +21,12 @@ HELP = """\
 /answer answer what is left open   /quit   end (also Ctrl-D)
 Ctrl-C  cancel what works          Ctrl-C  at a question: leave it open"""
 
-_LEFT_OPEN = "Left open; the run waits. Answer it here with /answer, or in any terminal with `make inbox`."
+_LEFT_OPEN = {  # by whether a conversation goes on, and whether the stack ends with the chat that started it
+    (True, False): "Left open; the run waits. Answer it here with /answer, or in any terminal with `make inbox`.",
+    (True, True): "Left open; the run waits while this chat's stack runs. /answer or `make inbox` answers it.",
+    (False, False): "Left open; the run waits. `make inbox` answers it.",
+    (False, True): "Left open, but this chat's stack ends now, and the run with it. After `make up` runs wait on.",
+}
 _EXIT_CODES = {"completed": COMPLETED, "cancelled": CANCELLED}
 _JOINED_S = 23 * 3600  # the API knows a message again for 24 hours
 
@@ -31,19 +36,19 @@ class Chat:
 
     def __init__(
         self,
-        base_url: str,
+        client: ApiClient,
         console: Console,
         read_line: Callable[[str], str],
         prompts: Prompts,
         *,
         agent: str = AGENT,
-        when_left: str = _LEFT_OPEN,
+        tied: bool = False,
     ) -> None:
         self._read_line, self._prompts = read_line, prompts
-        self._client, self._agent, self._session = ApiClient(base_url), agent, _new_session()
+        self._client, self._agent, self._session = client, agent, _new_session()
         self._view: View = LiveView(console) if console.is_terminal else PlainView(console)
         self._left: RunOnScreen | None = None  # it asks, and the person left that open
-        self._when_left = when_left
+        self._conversing, self._tied = False, tied
 
     def ask(self, question: str) -> int:
         """Ask one question, and the person what the agent asks back; return the exit code.
@@ -63,7 +68,7 @@ class Chat:
                 self._ask_person([each["interaction_id"] for each in closing.questions])
             except KeyboardInterrupt:
                 self._left = run
-                self._say(self._when_left)
+                self._say(_LEFT_OPEN[self._conversing, self._tied])
                 return NOT_ANSWERED
             if run.age_s > _JOINED_S:
                 return self._end_unseen(closing.run_id)
@@ -92,7 +97,7 @@ class Chat:
 
     def converse(self) -> int:
         """Read questions until the input ends; the exit code tells whether all were answered."""
-        code = COMPLETED
+        self._conversing, code = True, COMPLETED
         while True:
             try:
                 line = self._read_line("\n› ").strip()

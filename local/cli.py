@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,7 +15,9 @@ from rich.text import Text
 
 from local import stack
 from local.door_process import Running
-from local.prompts import LinePrompts, Prompts
+
+if TYPE_CHECKING:
+    from local.prompts import Prompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", envvar="STEPAGENT_DEBUG", help="Show tracebacks.")]
@@ -30,11 +32,13 @@ def chat(
     verbose: Verbose = False,
 ) -> None:
     """Talk to an agent, on the running stack or on one that ends with this command."""
+    from local.api_client import ApiClient
     from local.chat import Chat, read_line
 
-    with _plain_errors(verbose), _running_stack() as running:
+    with _plain_errors(verbose), _running_stack() as handle, ApiClient(handle.running.base_url) as client:
         console = Console(highlight=False)
-        conversation = Chat(running.base_url, console, read_line, _prompts(console), agent=agent)
+        tied = handle.fresh and handle.running.tied
+        conversation = Chat(client, console, read_line, _prompts(console), agent=agent, tied=tied)
         if question.strip():
             raise typer.Exit(conversation.ask(question))
         if sys.stdin.isatty():
@@ -55,7 +59,8 @@ def inbox(verbose: Verbose = False) -> None:
         if running is None:
             raise RuntimeError("Nothing is running, so nothing can be answered. `make up` starts the stack.")
         console = Console(highlight=False)
-        Inbox(ApiClient(running.base_url), console, _prompts(console)).serve()
+        with ApiClient(running.base_url) as client:
+            Inbox(client, console, _prompts(console)).serve()
 
 
 @app.command()
@@ -83,10 +88,10 @@ def status(verbose: Verbose = False) -> None:
 
 
 @contextmanager
-def _running_stack() -> Iterator[Running]:
+def _running_stack() -> Iterator[stack.Handle]:
     handle = _bring_up(tied=True)
     try:
-        yield handle.running
+        yield handle
     finally:
         if handle.fresh and handle.running.tied:
             stack.down(stack.home())
@@ -98,13 +103,14 @@ def _bring_up(*, tied: bool) -> stack.Handle:
     return stack.up(stack.home(), choose(os.environ), Console(stderr=True, highlight=False), tied=tied)
 
 
-def _prompts(console: Console) -> Prompts:
+def _prompts(console: Console) -> "Prompts":
     """With arrow keys where there is a person at a terminal, lines where not."""
     if sys.stdin.isatty() and console.is_terminal:
         from local.terminal_prompts import TerminalPrompts
 
         return TerminalPrompts(console)
     from local.chat import read_line
+    from local.prompts import LinePrompts
 
     return LinePrompts(console, read_line)
 

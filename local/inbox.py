@@ -66,7 +66,8 @@ class Inbox:
 
     def _table(self, waiting: Sequence[Mapping[str, Any]]) -> Table:
         table = Table(*_COLUMNS, box=box.SIMPLE_HEAD, pad_edge=False)
-        table.columns[-1].overflow, table.columns[-1].no_wrap = "ellipsis", True
+        for column in table.columns:
+            column.no_wrap = True
         now = datetime.now(UTC)
         for number, asked in enumerate(waiting, 1):
             table.add_row(*map(Text, (str(number), *self._cells(asked, now))))

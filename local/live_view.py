@@ -90,6 +90,7 @@ class LiveView:
 
     def end(self, closing: Closing | None) -> None:
         self._finish_paragraph()
+        self._announce_turn()  # of a turn that did nothing but ask
         self._ended.set()
         self._ticker.join()
         self._live.stop()

@@ -23,6 +23,7 @@ class RunOnScreen:
         self._calls, self._worked_s = 0, 0.0  # people's time is not counted
         self._begun = time.monotonic()
         self._run_known = threading.Event()
+        self._canceller: threading.Thread | None = None
         self.run_id = ""
 
     @property
@@ -45,6 +46,8 @@ class RunOnScreen:
                 while closing.goes_on:
                     for event in without_question_texts(self._new_events()):
                         self._show(event, closing)
+                if self._canceller and self.run_id:
+                    self._canceller.join()
             shown = closing
         finally:
             self._worked_s += time.monotonic() - started
@@ -65,7 +68,8 @@ class RunOnScreen:
 
     def _cancel_soon(self) -> None:
         """Between any two steps of the main thread, which may hold the view's lock: another thread does it."""
-        threading.Thread(target=self._cancel, daemon=True).start()
+        self._canceller = threading.Thread(target=self._cancel, daemon=True)
+        self._canceller.start()
 
     def _cancel(self) -> None:
         self._view.note("Cancelling the run. Ctrl-C again leaves at once, whatever becomes of it.")

@@ -69,7 +69,7 @@ class PlainView:
         pass
 
     def text(self, text: str) -> None:
-        clean = printable(text)
+        clean = printable(text) if self._line_open else printable(text).lstrip("\n")
         self._write(clean)
         self._line_open = not clean.endswith("\n") if clean else self._line_open
 
