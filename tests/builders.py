@@ -1,12 +1,13 @@
 """Runs, tools, calls and replies with whatever a test does not care about filled in."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stepagent.agents import AgentSpec, Limits, ToolSpec
 from stepagent.llm.reply import Reply, RequestedCall
 from stepagent.messages import CallId
-from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId
+from stepagent.questions import Question, TextQuestion
+from stepagent.runs import Call, CallResult, CallStatus, Interaction, Principal, Run, RunId
 from stepagent.usage import Usage
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -47,6 +48,21 @@ def a_call(position: int = 0, turn: int = 1, **changes: Any) -> Call:
 def a_done_call(text: str, position: int = 0, turn: int = 1, is_error: bool = False, **changes: Any) -> Call:
     result = CallResult(text=text, is_error=is_error, finished_at=NOON)
     return a_call(position, turn, status=CallStatus.DONE, result=result, **changes)
+
+
+def an_interaction(question: Question | None = None, **changes: Any) -> Interaction:
+    """A question of the first run's call, which waits for an hour."""
+    values = {
+        "interaction_id": "q1w2e3r4t5y6u7i8o9p0as",
+        "run_id": RUN_ID,
+        "call_id": "call_1_1_0",
+        "tool": "ask",
+        "owner": OWNER,
+        "question": question or TextQuestion(description="Which colour?"),
+        "created_at": NOON,
+        "expires_at": NOON + timedelta(hours=1),
+    }
+    return Interaction.model_validate(values | changes)
 
 
 def said(text: str = "", *calls: tuple[str, str], finish_reason: str = "", **changes: Any) -> Reply:

@@ -31,8 +31,10 @@ _ACTIONS: dict[str, frozenset[str]] = {
     "describe_execution": frozenset({"states:DescribeExecution"}),
     "send_task_success": frozenset({"states:SendTaskSuccess"}),
     "get_secret": frozenset({"secretsmanager:GetSecretValue"}),
+    "put_events": frozenset({"events:PutEvents"}),
+    "create_schedule": frozenset({"scheduler:CreateSchedule", "iam:PassRole"}),
 }
-_CLIENTS = frozenset({"client", "dynamodb", "s3", "parameters", "boto3"})
+_CLIENTS = frozenset({"client", "dynamodb", "s3", "events", "scheduler", "parameters", "boto3"})
 
 
 class Place(NamedTuple):
@@ -42,8 +44,11 @@ class Place(NamedTuple):
     name: str
 
 
+_FIRST_EVENT = Place(LIBRARY / "stepagent" / "store" / "journal.py", "first_event")
+
+
 def actions_of_code(folder: Path) -> set[str]:
-    """The actions that the modules of a function's folder can come to."""
+    """The actions that the modules of a function's folder can come to; those on a table with its logical id."""
     return {action for place in _reached(folder) for action in _asked_of_clients(place)}
 
 
@@ -142,7 +147,14 @@ def _asked_of_clients(place: Place) -> Iterator[str]:
             method = node.func.attr
             if method == "get_paginator" and isinstance(node.args[0], ast.Constant):
                 method = str(node.args[0].value)
-            yield from _ACTIONS.get(method, ())
+            for action in _ACTIONS.get(method, ()):
+                yield f"{action} {_table(place)}" if action.startswith("dynamodb:") else action
+    if place == _FIRST_EVENT:  # written by whoever carries out the transaction
+        yield f"dynamodb:PutItem {_table(place)}"
+
+
+def _table(place: Place) -> str:
+    return "JournalTable" if place.module == _FIRST_EVENT.module else "RecordTable"
 
 
 def _nodes(place: Place) -> Iterator[ast.AST]:

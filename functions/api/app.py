@@ -10,7 +10,7 @@ from stepagent.announcing import view
 from stepagent.api import service, shapes
 from stepagent.api.keys import Caller
 from stepagent.api.requests import read_answer_request
-from stepagent.errors import RequestError
+from stepagent.errors import NotFound, RequestError
 from stepagent.interactions import answer
 from stepagent.observe import logger
 from stepagent.runs import Principal
@@ -57,6 +57,12 @@ def answer_interaction(interaction_id: str) -> dict[str, Any]:
 
 add_routes(app, "agent", _caller)
 add_routes(app, "tool", _caller)
+
+
+@app.not_found
+def miss(error: Exception) -> Response[dict[str, Any]]:
+    missing = NotFound("There is nothing at this path.")
+    return Response(missing.http_status, content_types.APPLICATION_JSON, shapes.refusal(missing))
 
 
 @app.exception_handler(RequestError)  # type: ignore[untyped-decorator]  # Powertools leaves its type open

@@ -1,20 +1,34 @@
-"""The RecordFailure state, and the target of the rule on executions that died: closes a run."""
+"""The RecordFailure state, and the target of the rule on executions that died: closes a run, or has it go on."""
 
 from typing import Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter
 
-from stepagent.ending import finalize
+from stepagent.ending import execution_ended, finalize
+
+
+class FailedRun(BaseModel):
+    """From the state machine."""
+
+    run_id: str
+    error: str
 
 
 class EndedExecution(BaseModel):
-    """From the state machine, or from EventBridge, where the execution's name is the run's id."""
+    """From EventBridge; only some ends have an error."""
 
-    run_id: str = Field(validation_alias=AliasChoices("run_id", AliasPath("detail", "name")))
-    error: str = Field(validation_alias=AliasChoices("error", AliasPath("detail", "status")))
+    name: str = Field(validation_alias=AliasPath("detail", "name"))
+    status: str = Field(validation_alias=AliasPath("detail", "status"))
+    error: str | None = Field(None, validation_alias=AliasPath("detail", "error"))
+
+
+_event: TypeAdapter[FailedRun | EndedExecution] = TypeAdapter(FailedRun | EndedExecution)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
-    ended = EndedExecution.model_validate(event)
-    finalize(ended.run_id, ended.error)
+    match _event.validate_python(event):
+        case FailedRun() as failed:
+            finalize(failed.run_id, failed.error)
+        case EndedExecution() as ended:
+            execution_ended(ended.name, ended.error or ended.status)
     return {}

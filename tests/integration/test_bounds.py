@@ -89,6 +89,12 @@ def test_calls_run_one_after_the_other_when_the_agent_says_so(
     assert second.result.finished_at > first.result.finished_at
 
 
+def test_long_result_that_is_returned_directly_is_whole(loop: LocalLoop, model: ScriptedModel, probed: Path) -> None:
+    long = "长" * 100_000
+    model.script(Reply(calls=(("finish", {"action": "echo", "value": long}),)))
+    assert finish(loop, "a long answer").answer == long
+
+
 def test_long_result_is_kept_whole_and_read_in_pieces(loop: LocalLoop, model: ScriptedModel, probed: Path) -> None:
     model.script(
         Reply(calls=(probe("repeat", "长文本 ", 100_000),)),

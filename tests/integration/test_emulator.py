@@ -16,11 +16,19 @@ from local import emulator_host
 from local.build import build
 from local.deploy import Stack, client, deploy
 from local.emulator import Emulator, PortTaken, find, start, stop
+from local.turns import MOST, MOST_OF_ONE
+from tests.processes import linux_only, processes_of
 
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31
 Resources:
   WorkFunction:
+    Type: AWS::Serverless::Function
+    Properties: {Runtime: python3.13, Handler: app.handler, CodeUri: functions/worker, Timeout: 10}
+  SecondFunction:
+    Type: AWS::Serverless::Function
+    Properties: {Runtime: python3.13, Handler: app.handler, CodeUri: functions/worker, Timeout: 10}
+  ThirdFunction:
     Type: AWS::Serverless::Function
     Properties: {Runtime: python3.13, Handler: app.handler, CodeUri: functions/worker, Timeout: 10}
   ServerFunction:
@@ -82,7 +90,7 @@ States:
 """
 
 WORK = """
-import os, pathlib, time
+import json, os, pathlib, time
 
 class ToolBroke(Exception):
     pass
@@ -92,6 +100,9 @@ def handler(event, context):
     time.sleep(event.get("sleep_s", 0))
     if "leaves" in event:
         pathlib.Path(event["leaves"]).touch()
+    if event.get("asks"):
+        import boto3
+        boto3.client("lambda").invoke(FunctionName=os.environ["AWS_LAMBDA_FUNCTION_NAME"], Payload=json.dumps({}))
     if event.get("breaks"):
         raise ToolBroke("as asked")
     return {"pid": os.getpid(), "started": started, "ended": time.time()}
@@ -181,6 +192,40 @@ def test_calls_overlap_in_processes_of_their_own_when_ten_run_at_once(machine: M
     results = machine.results(*[{"sleep_s": 0.5}] * 10)
     assert len({result["pid"] for result in results}) == 10
     assert max(result["started"] for result in results) < min(result["ended"] for result in results)
+
+
+def test_calls_wait_and_do_not_time_out_when_more_come_than_may_run(machine: Machine) -> None:
+    results = machine.results(*[{"sleep_s": 0.5, "timeout_s": 1}] * 30)
+    assert [result.get("Error") for result in results] == [None] * 30
+    assert len({result["pid"] for result in results}) <= MOST_OF_ONE
+
+
+def test_waiting_call_never_begins_when_its_execution_is_stopped(machine: Machine, tmp_path: Path) -> None:
+    others = machine.begin(*[{"sleep_s": 0.6}] * MOST_OF_ONE)
+    time.sleep(0.2)
+    execution = machine.begin({"leaves": str(tmp_path / "trace")})
+    time.sleep(0.1)
+    machine.steps.stop_execution(executionArn=execution)
+    machine.end(others)
+    machine.results({})  # whose turn came later
+    assert not (tmp_path / "trace").exists()
+
+
+def test_calls_that_ask_for_calls_are_answered_when_all_turns_are_theirs(machine: Machine) -> None:
+    results = machine.results(*[{"asks": True, "timeout_s": 10}] * 20)
+    assert [result.get("Error") for result in results] == [None] * 20
+
+
+@linux_only
+def test_processes_of_a_function_are_ended_when_others_need_their_room(machine: Machine, emulator: Emulator) -> None:
+    functions = client(emulator, "lambda")
+    names = [found["FunctionName"] for found in functions.list_functions()["Functions"]]
+    payload = json.dumps({"sleep_s": 0.3})
+    for name in [name for name in names if "Function" in name] * 2:
+        with ThreadPoolExecutor(MOST_OF_ONE) as pool:
+            calls = [pool.submit(functions.invoke, FunctionName=name, Payload=payload) for _ in range(MOST_OF_ONE)]
+        assert not any("FunctionError" in call.result() for call in calls)
+    assert len(processes_of(emulator)) <= MOST + 2  # the emulator itself, and the process that it forks functions from
 
 
 def test_process_is_reused_when_calls_follow_each_other(machine: Machine) -> None:

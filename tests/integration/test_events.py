@@ -24,6 +24,7 @@ _LOGICAL_IDS = {  # tools are found by the names of their folders
     "ingest": "IngestFunction",
     "start_workflow": "StartWorkflowFunction",
     "finish_workflow": "FinishWorkflowFunction",
+    "remind": "RemindFunction",
 }
 
 

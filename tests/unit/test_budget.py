@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepagent.agents import Limits
-from stepagent.budget import elapsed_s, reached, time_left_s, with_notices
+from stepagent.budget import elapsed_s, reached, time_left_s, with_notices, within_what_is_left
 from stepagent.history import to_messages
 from stepagent.messages import AssistantMessage, Message, ToolCall, UserMessage
 from stepagent.runs import Call, Run, StopReason
@@ -44,6 +44,11 @@ def repeated(turns: int, text: str = "same") -> list[Entry]:
 )
 def test_run_stops_when_its_tokens_or_its_money_are_spent(run: Run, expected: StopReason | None) -> None:
     assert reason(run) == expected
+
+
+def test_run_stops_when_its_tokens_are_bounded_and_its_provider_tells_none() -> None:
+    assert reason(bounded(max_total_tokens=10, usage=Usage(complete=False))) == StopReason.MAX_TOKENS
+    assert reason(bounded(max_total_tokens=10, usage=Usage(input_tokens=1, complete=False))) is None
 
 
 def test_run_stops_when_its_cost_is_bounded_and_not_known() -> None:
@@ -127,6 +132,30 @@ def test_circles_are_looked_for_in_a_long_run_without_delay() -> None:
     began = time.perf_counter()
     with_notices(run, [], entries)
     assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, (40, Decimal("0.2"))),
+        ({"max_total_tokens": 30, "max_cost_usd": "0.1"}, (30, Decimal("0.1"))),
+        ({"max_total_tokens": 300, "max_cost_usd": 1}, (40, Decimal("0.2"))),
+    ],
+)
+def test_agent_that_is_asked_may_spend_what_its_caller_has_left(own: dict[str, Any], expected: Any) -> None:
+    spent = Usage(input_tokens=50, output_tokens=10, cost_usd=Decimal("0.3"))
+    limits = within_what_is_left(Limits(**own), bounded(spent, max_total_tokens=100, max_cost_usd="0.5"))
+    assert (limits.max_total_tokens, limits.max_cost_usd) == expected
+
+
+def test_agent_that_is_asked_ends_at_once_when_its_caller_has_nothing_left() -> None:
+    spent = Usage(input_tokens=500, cost_usd=Decimal(3))
+    limits = within_what_is_left(Limits(), bounded(spent, max_total_tokens=100, max_cost_usd=1))
+    assert (limits.max_total_tokens, 0 < (limits.max_cost_usd or 0) < Decimal("0.00001")) == (1, True)
+
+
+def test_agent_that_is_asked_keeps_its_own_limits_when_its_caller_has_none() -> None:
+    assert within_what_is_left(Limits(max_total_tokens=7), a_run()) == Limits(max_total_tokens=7)
 
 
 def test_order_of_arguments_makes_no_other_call() -> None:

@@ -1,6 +1,7 @@
 """The catalog in the record: what a deploy loads, how rows are read, changed and deleted, and what runs begin with."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -327,8 +328,9 @@ def test_change_is_made_on_what_stands_when_somebody_else_was_quicker(shelves: S
     assert put(SEARCH, **TOOL, timeout_s=5).row.version == 2
 
 
-def test_change_is_given_up_when_others_are_always_quicker(shelves: Shelves) -> None:
+def test_change_is_given_up_when_others_are_always_quicker(shelves: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
     shelves.beaten = 1_000
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(Conflict, match="try again"):
         put(SEARCH, **TOOL, timeout_s=5)
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from stepagent import cancelling, delegation, interactions
-from stepagent.agents import AgentSpec
+from stepagent import cancelling, delegation, interactions, think
+from stepagent.agents import AgentSpec, Limits
 from stepagent.call_failures import record_failure
 from stepagent.cancelling import cancel_run
 from stepagent.catalog import FoundAgent
 from stepagent.clock import now
-from stepagent.delegation import answer_parent, start_workflow, sub_run_of
+from stepagent.delegation import answer_parent, finish_workflow, start_workflow, sub_run_of
 from stepagent.ending import announce_end_of, finalize
 from stepagent.errors import RecordConflict
+from stepagent.executions import Ended
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import (
     ENDED,
@@ -30,15 +31,20 @@ from stepagent.runs import (
     StopReason,
     TurnRecord,
 )
-from stepagent.store.calls import load_call
+from stepagent.store.calls import load_call, store_result
+from stepagent.store.items import call_key
 from stepagent.store.journal import LAST_EVENTS, read_events
-from stepagent.store.runs import claim_turn, create_run, load_run, require_run, store_turn
+from stepagent.store.runs import claim_turn, close_run, create_run, load_run, require_run, store_turn
+from stepagent.store.table import apply, change
+from stepagent.tools.execution import error_result
 from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_call, a_done_call, a_run, a_tool
 from tests.disturbance import Disturbance, crash
 from tests.tables import empty_tables, tables_in_memory
 
+MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:theirs"
 HELPER = a_tool("helper", kind="agent", target="aide", parameters={"type": "object"})
+FLOW = a_tool("flow", kind="workflow", target=MACHINE, parameters={"type": "object"})
 CALL = a_call(name="helper", kind="agent", arguments={"task": "find it"})
 CHILD_ID = sub_run_of(a_run().key, CALL.key)
 SPENT = Usage(input_tokens=7, output_tokens=3, cost_usd=Decimal("0.25"))
@@ -52,8 +58,9 @@ class Service:
         self.started: list[str] = []
         self.resumed: list[str] = []
 
-    def start(self, run_id: RunId) -> None:
+    def start(self, run_id: RunId) -> bool:
         self.started.append(run_id)
+        return True
 
     def resume(self, token: str, next_kind: Mapping[str, Any] = {}) -> bool:
         self.resumed.append(token)
@@ -239,3 +246,97 @@ def test_answer_that_comes_too_late_changes_nothing(service: Service) -> None:
     before = answered()
     answer_parent(child().model_copy(update={"answer": "late", "status": RunStatus.COMPLETED}))
     assert answered() == before
+
+
+def test_agent_may_spend_what_its_caller_has_left(service: Service) -> None:
+    empty_tables()
+    limits = Limits(max_total_tokens=100, max_cost_usd=Decimal(1))
+    run = a_run(HELPER, a_tool(), limits=limits, created_at=now())
+    create_run(run, [UserMessage(text="Do it.")])
+    act(run, CALL, usage=SPENT)
+    enter()
+    made = child().agent.limits
+    assert (made.max_total_tokens, made.max_cost_usd) == (90, Decimal("0.75"))
+
+
+def test_agent_asks_no_model_when_its_caller_has_ended_however_that_came(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working()
+    close_run(require_run(RUN_ID), Outcome(RunStatus.FAILED, StopReason.FAILED))  # stopped from outside
+    monkeypatch.setattr(think, "run_turn", lambda *_: pytest.fail("a model was asked"))
+    assert think.think(CHILD_ID, 2).next == "fail"
+    assert child().status is RunStatus.CANCELLED
+
+
+def test_time_for_which_a_call_waited_for_approval_is_part_of_its_result(service: Service) -> None:
+    ask_helper()
+    stored = store_result(a_run().key, CALL.key, error_result("x").model_copy(update={"waited_s": 5}))
+    apply(
+        change(
+            call_key(a_run().key.session, CALL.key),
+            "SET approved = :digest, waited_s = :waited",  # as an approval leaves it
+            "attribute_exists(pk)",
+            {":digest": "d", ":waited": 40},
+        )
+    )
+    result = answered().result
+    assert stored
+    assert result
+    assert result.waited_s == 45
+
+
+def flow_asked() -> None:
+    """A run that starts a state machine of somebody else."""
+    empty_tables()
+    run = a_run(FLOW, a_tool(), created_at=now())
+    create_run(run, [UserMessage(text="Do it.")])
+    act(run, a_call(name="flow", kind="workflow", arguments={"value": 1}))
+
+
+@pytest.fixture
+def flows(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the workflows that were started; each ends with the output 7."""
+    started: list[str] = []
+
+    def start(arn: str, name: str, arguments: Mapping[str, Any]) -> str:
+        known = name in started
+        started.append(name)
+        return f"{arn}:{name}" if known else ""  # as the service does, once it has ended
+
+    monkeypatch.setattr(delegation, "start_workflow_execution", start)
+    monkeypatch.setattr(delegation, "ended_execution", lambda arn: Ended("7", None))
+    return started
+
+
+def flow_ended() -> None:
+    finish_workflow(f"{RUN_ID}-{CALL.call_id}", "arn:of:it")
+
+
+def test_workflow_is_started_under_one_name_and_answers_when_the_state_dies_anywhere(
+    service: Service, disturbance: Disturbance, flows: list[str]
+) -> None:
+    for _ in disturbance.everywhere(crash, flow_asked, enter):
+        flow_ended()
+        result = answered().result
+        assert result
+        assert (result.text, completions() <= 1, set(flows)) == ("7", True, {f"{RUN_ID}-{CALL.call_id}"})
+        assert service.resumed[-1] == "token"
+
+
+def test_workflows_end_is_told_as_often_as_it_likes(
+    service: Service, disturbance: Disturbance, flows: list[str]
+) -> None:
+    def started() -> None:
+        flow_asked()
+        enter()
+
+    for act_meanwhile in (crash, flow_ended, time_out, cancel):
+        for _ in disturbance.everywhere(act_meanwhile, started, flow_ended):
+            flow_ended()
+            assert (answered().status, completions() <= 1) == (CallStatus.DONE, True)
+
+
+def test_end_of_an_execution_that_answers_no_call_is_nothing(service: Service, flows: list[str]) -> None:
+    finish_workflow("run_of_somebody_else", "arn:of:it")
+    assert service.resumed == []

@@ -68,8 +68,9 @@ class Record:
     def load_run(self, key: RunKey) -> Run:
         return self.require_run(key.run_id)
 
-    def start_execution(self, run_id: RunId) -> None:
+    def start_execution(self, run_id: RunId) -> bool:
         self.started.append(run_id)
+        return True
 
     def answer(self, question: str, owner: Principal, text: str) -> None:
         self.answers.append((question, text))
@@ -86,7 +87,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Record:
         for name in set(dir(Record)) & set(vars(module)):
             monkeypatch.setattr(module, name, getattr(made, name))
     monkeypatch.setattr(service, "find_agent", found)
-    monkeypatch.setattr(service, "execution_status", lambda run_id: "RUNNING")
+    monkeypatch.setattr(service, "ensure_execution", lambda run: run)
     monkeypatch.setattr(service, "last_event", lambda run_id: None)
     return made
 

@@ -83,6 +83,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     waiting = Loop()
     for module in (interactions, asking):
         monkeypatch.setattr(module, "resume_execution", waiting.resume)
+    monkeypatch.setattr(interactions, "ensure_execution", lambda run: run)  # it has lost none
     return waiting
 
 

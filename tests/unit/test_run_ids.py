@@ -33,7 +33,7 @@ NO_RUN_IDS += [
     "run_a_1\n",
     "run_\u00e4_1",
 ]
-NO_RUN_IDS += ["run_A_1", "run_a#_1", "run_a_" + "9" * 5000]
+NO_RUN_IDS += ["run_A_1", "run_a#_1", f"run_{'a' * 65}_1", "run_a_" + "9" * 5000]
 NO_CALL_IDS = ["", "call", "call_1_2", "call_1_2_3_4", "run_1_2_3", "call_a_2_3", "call_1_2_-3", "call_1_2_+3"]
 NO_CALL_IDS += ["call_1_2_03", "call_1_2_ 3", "call_1_2_\u0663"]
 

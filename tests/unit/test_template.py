@@ -3,14 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.calls import GENERIC_FUNCTIONS
 from stepagent.catalog import load_catalog
+from stepagent.notifying import SOURCE, Told, detail_of
 from stepagent.settings import Settings
+from tests.builders import a_run, an_interaction
 from tests.definition import PATH, all_states
 from tests.functions import ROOT
 from tests.permissions import actions_of_code, settings_of_code
@@ -25,6 +27,8 @@ TABLES = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] ==
 MACHINE: Json = RESOURCES["AgentStateMachine"]["Properties"]
 LAMBDA_TOOLS = {tool.target: tool for tool in load_catalog(ROOT / "catalog").tools.values() if tool.kind == "lambda"}
 TOOL_FUNCTIONS = {name: properties for name, properties in FUNCTIONS.items() if name.startswith("Tool")}
+
+ARN = "arn:${{AWS::Partition}}:{}:${{AWS::Region}}:${{AWS::AccountId}}"
 
 # Actions that take no resource, each with why it is needed.
 WITHOUT_RESOURCE = {
@@ -45,6 +49,16 @@ WITHOUT_RESOURCE = {
 # Actions that only the names in its code lead to, each with why it never comes to them.
 NEVER_COME_TO = {
     "IngestFunction": {"states:SendTaskSuccess"},  # a job answers no question, and none is the run of a called agent
+}
+# What the policy on both tables grants to whoever uses most of it.
+SHARED = {
+    f"dynamodb:{action} {table}"
+    for action, table in [
+        ("GetItem", "JournalTable"),
+        ("PutItem", "JournalTable"),
+        ("PutItem", "RecordTable"),
+        ("Query", "RecordTable"),
+    ]
 }
 # Actions that Lambda does with a function's role, not its code.
 DONE_FOR_IT = {"IngestFunction": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}}
@@ -123,8 +137,10 @@ def test_keys_of_models_are_read_by_think_alone_and_secrets_of_tools_by_what_cal
     assert set().union(*readers.values()) == {"stepagent/tools/*"}
 
 
-def test_executions_are_started_by_requests_jobs_and_calls_of_agents_alone() -> None:
+def test_executions_are_started_by_requests_jobs_calls_of_agents_and_where_one_was_lost() -> None:
     assert {name for name in FUNCTIONS if "states:StartExecution" in actions_of(name)} == {
+        "ApiFunction",
+        "FinalizeFunction",
         "IngestFunction",
         "StartWorkflowFunction",
         "StreamFunction",
@@ -138,13 +154,26 @@ def granted(function: str) -> set[str]:
         for policy in RESOURCES.values()
         if policy["Type"] == "AWS::IAM::Policy" and {"Ref": f"{function}Role"} in policy["Properties"]["Roles"]
     ]
-    return actions_of(function) | {action for s in statements(added) for action in listed(s["Action"])}
+    return {
+        each
+        for statement in (*statements(FUNCTIONS[function]), *statements(added))
+        for action in listed(statement["Action"])
+        for each in _on_tables(action, statement)
+    }
+
+
+def _on_tables(action: str, statement: Json) -> list[str]:
+    """An action on tables once for each of them."""
+    if not action.startswith("dynamodb:"):
+        return [action]
+    return [f"{action} {resource['Fn::GetAtt'][0]}" for resource in listed(statement["Resource"])]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_may_do_what_its_code_can_come_to_and_nothing_else(name: str) -> None:
-    code = actions_of_code(ROOT / FUNCTIONS[name]["CodeUri"])
-    assert granted(name) | NEVER_COME_TO.get(name, set()) == code | DONE_FOR_IT.get(name, set())
+    code = actions_of_code(ROOT / FUNCTIONS[name]["CodeUri"]) | DONE_FOR_IT.get(name, set())
+    allowed = granted(name) | NEVER_COME_TO.get(name, set())
+    assert (code - allowed, allowed - code - SHARED) == (set(), set())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -301,3 +330,78 @@ def test_state_waits_longer_than_its_function_may_run() -> None:
 def test_no_parameter_takes_a_secret() -> None:
     secrets = [name for name in TEMPLATE["Parameters"] if re.search("key|token|password|secret", name, re.IGNORECASE)]
     assert all(name.endswith(("Arn", "Hashes")) for name in secrets)
+
+
+# ---- questions to people
+
+
+def test_events_of_questions_leave_for_the_one_bus_and_as_this_source_alone() -> None:
+    puts = [s for s in statements(RESOURCES) if "events:PutEvents" in listed(s["Action"])]
+    assert {json.dumps(statement["Resource"]) for statement in puts} == {
+        json.dumps({"Fn::Sub": f"{ARN.format('events')}:event-bus/${{EventBusName}}"})
+    }
+    assert all(s["Condition"] == {"ForAllValues:StringEquals": {"events:source": ["stepagent"]}} for s in puts)
+    assert GLOBALS["Environment"]["Variables"]["EVENT_BUS_NAME"] == {"Ref": "EventBusName"}
+    assert TEMPLATE["Parameters"]["EventBusName"]["Default"] == "default"
+
+
+def test_schedules_are_made_by_ask_in_the_stacks_group_alone() -> None:
+    assert {name for name in FUNCTIONS if "scheduler:CreateSchedule" in actions_of(name)} == {"AskFunction"}
+    [planning] = [s for s in statements(FUNCTIONS["AskFunction"]) if s["Action"] == "scheduler:CreateSchedule"]
+    assert planning["Resource"] == {"Fn::Sub": f"{ARN.format('scheduler')}:schedule/${{ReminderGroup}}/*"}
+    assert FUNCTIONS["AskFunction"]["Environment"]["Variables"]["REMINDER_GROUP"] == {"Ref": "ReminderGroup"}
+
+
+def test_one_role_is_passed_to_the_scheduler_alone() -> None:
+    passing = [s for s in statements(RESOURCES) if "iam:PassRole" in listed(s["Action"])]
+    assert passing == [
+        {
+            "Effect": "Allow",
+            "Action": "iam:PassRole",
+            "Resource": {"Fn::GetAtt": ["RemindRole", "Arn"]},
+            "Condition": {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+        }
+    ]
+
+
+def test_schedules_of_the_group_may_invoke_remind_and_nothing_else() -> None:
+    role = RESOURCES["RemindRole"]["Properties"]
+    [trust] = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert trust["Condition"]["StringEquals"] == {
+        "aws:SourceAccount": {"Ref": "AWS::AccountId"},
+        "aws:SourceArn": {"Fn::GetAtt": ["ReminderGroup", "Arn"]},
+    }
+    assert [(s["Action"], s["Resource"]) for s in statements(role["Policies"])] == [
+        ("lambda:InvokeFunction", {"Fn::GetAtt": ["RemindFunction", "Arn"]})
+    ]
+
+
+def test_nothing_of_the_sample_is_made_when_there_is_no_address() -> None:
+    sample = {name for name, resource in RESOURCES.items() if resource.get("Condition") == "Notifies"}
+    assert sample == {"QuestionWaits", "NotifyTopic", "NotifyTopicPolicy", "NotifyKey"}
+    assert TEMPLATE["Conditions"]["Notifies"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "NotifyEmail"}, ""]}]}
+    assert TEMPLATE["Parameters"]["NotifyEmail"]["Default"] == ""
+
+
+def test_topic_is_encrypted_and_only_the_rule_publishes_to_it() -> None:
+    assert RESOURCES["NotifyTopic"]["Properties"]["KmsMasterKeyId"] == {"Ref": "NotifyKey"}
+    [allowed] = RESOURCES["NotifyTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert allowed["Principal"] == {"Service": "events.amazonaws.com"}
+    assert allowed["Condition"] == {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["QuestionWaits", "Arn"]}}}
+
+
+def test_rule_hears_what_the_code_says() -> None:
+    pattern = RESOURCES["QuestionWaits"]["Properties"]["EventPattern"]
+    assert pattern["source"] == [SOURCE]
+    assert set(pattern["detail-type"]) < set(get_args(Told))
+
+
+def test_text_of_the_sample_is_made_of_what_events_have() -> None:
+    [target] = RESOURCES["QuestionWaits"]["Properties"]["Targets"]
+    paths = target["InputTransformer"]["InputPathsMap"]
+    template = target["InputTransformer"]["InputTemplate"]["Fn::Sub"]
+    assert set(re.findall(r"<(\w+)>", template)) == set(paths)
+    assert all(line[0] == line[-1] == '"' and line.count('"') == 2 for line in template.splitlines())
+    detail = detail_of(an_interaction(), a_run())
+    assert {path.removeprefix("$.detail.") for path in paths.values()} <= {*detail, "$.detail-type"}

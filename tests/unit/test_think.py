@@ -9,7 +9,7 @@ import pytest
 from stepagent import think as subject
 from stepagent.agents import Limits
 from stepagent.clock import now
-from stepagent.errors import ConfigurationError, ModelBusy, ModelKeyRefused
+from stepagent.errors import ConfigurationError, ModelBusy, ModelKeyRefused, RecordConflict
 from stepagent.llm.ask import Memory, Wishes
 from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Listener, ModelRequest, Reply
@@ -195,3 +195,16 @@ def test_model_is_asked_with_its_own_defaults_when_the_agent_wishes_nothing(lay:
     record = lay(said("ok"))
     think(RUN_ID, 1)
     assert record.wishes == [Wishes()]
+
+
+def test_tokens_count_when_the_run_was_ended_while_the_model_answered(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RecordConflict("ended")
+
+    record = lay(said("Hello"))
+    monkeypatch.setattr(subject, "store_turn", refuse)
+    with pytest.raises(RecordConflict):
+        think(RUN_ID, 1)
+    assert [usage.total_tokens for usage in record.spent] == [15]

@@ -3,7 +3,7 @@
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,10 +12,10 @@ from stepagent.tools import ToolError, tool
 
 @tool
 def handler(
-    action: Literal["echo", "sleep", "repeat", "refuse", "raise", "exit", "exit_first"],
+    action: Literal["echo", "sleep", "repeat", "refuse", "raise", "exit", "exit_first", "show"],
     value: str = "",
     number: Annotated[float, Field(description="Seconds to sleep, or how often to repeat the value.")] = 0,
-) -> str:
+) -> Any:
     """Do as told."""
     log = Path(os.environ["PROBE_LOG"])
     with log.open("a") as lines:
@@ -27,6 +27,8 @@ def handler(
             raise ToolError(value)
         case "raise":
             raise RuntimeError(value)
+        case "show":
+            return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * int(number)}"}}]
         case "exit":
             os._exit(1)
         case "exit_first" if log.read_text().count(f"{action} {value}\n") == 1:

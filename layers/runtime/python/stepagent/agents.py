@@ -11,6 +11,7 @@ from stepagent.questions import QuestionSpec
 from stepagent.targets import HttpTarget, McpTarget
 
 MAX_CALLS_PER_TURN = 20  # twenty call references stay under 4 KB of state
+MAX_TOOLS = 128  # of an agent, which is what providers take
 READ_RESULT = "read_result"  # the built-in tool that reads on in a result too long to show
 MAX_DEPTH = 3  # agents that call agents: the bottom one is called through this many others at most
 _MAX_EVENTS = 20_000  # Step Functions ends an execution at 25,000 events of history; retries take some
@@ -101,7 +102,8 @@ class ToolSpec(Frozen):
     tool of kind interactive asks; without it the model's argument `question` is asked, with `options` if it gives some.
     `parameters` is a JSON Schema of type object. `bound` are arguments that the author sets: the model neither sees nor
     changes them. `result_limit_bytes` bounds the text of a result that the model sees. `approval` says whether a person
-    must approve a call before it runs, within `approval_timeout_s`.
+    must approve a call before it runs, within `approval_timeout_s`. A person who is asked is reminded after each of
+    `remind_after_s`, in seconds from when the question was asked.
     """
 
     name: ToolName
@@ -119,6 +121,7 @@ class ToolSpec(Frozen):
     idempotent: bool = False
     approval: Literal["never", "always"] | ApprovalWhen = "never"
     approval_timeout_s: int = Field(86_400, ge=1, le=31_536_000)
+    remind_after_s: tuple[Annotated[int, Field(ge=1)], ...] = Field((), max_length=5)
     returns_directly: bool = False
     result_limit_bytes: int = Field(16_384, ge=256, le=65_536)
 
@@ -145,6 +148,18 @@ class ToolSpec(Frozen):
             self.http.check_arguments(declared, {*self.parameters.get("required", ()), *self.bound})
         if self.approval != "never" and self.kind == "interactive":
             raise ValueError("a question to a person needs no approval")
+        return self
+
+    @model_validator(mode="after")
+    def _reminds_while_it_asks(self) -> Self:
+        asks = self.kind == "interactive"
+        if self.remind_after_s and not asks and self.approval == "never":
+            raise ValueError("remind_after_s: the tool asks nobody")
+        if list(self.remind_after_s) != sorted(set(self.remind_after_s)):
+            raise ValueError("remind_after_s: each comes later than the one before")
+        limit_s = self.timeout_s if asks else self.approval_timeout_s
+        if self.remind_after_s and self.remind_after_s[-1] >= limit_s:
+            raise ValueError(f"remind_after_s: the question expires after {limit_s} s")
         return self
 
     @property
@@ -225,7 +240,7 @@ class AgentSpec(Frozen):
     protocol: str = Field("", description="Words of the text protocol, such as in another language; empty for ours.")
     vision: bool = Field(True, description="Shows its model images, where the model takes them.")
     reads_files: bool = Field(False, description="Has a tool for attached files: told how many, not given their text.")
-    tools: tuple[Annotated[ToolUse, BeforeValidator(_as_use)], ...] = ()
+    tools: Annotated[tuple[Annotated[ToolUse, BeforeValidator(_as_use)], ...], Field(max_length=MAX_TOOLS)] = ()
     tool_choice: ToolName = Field(
         "auto", description="What the first reply of a run must call: any tool (`required`), or the tool of this name."
     )

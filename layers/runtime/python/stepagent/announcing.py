@@ -1,9 +1,12 @@
-"""What is told of questions to people: to who follows the run that asks, and to who follows the run at the top."""
+"""What is told of questions to people: to who follows the run that asks, to who follows the run at the top, and once
+to other systems, after the journal.
+"""
 
 import json
 from typing import Any
 
 from stepagent.journal import Journal, shown
+from stepagent.notifying import notify
 from stepagent.questions import in_words
 from stepagent.runs import Interaction
 
@@ -25,6 +28,16 @@ def announce_question(interaction: Interaction) -> None:
     for place in interaction.places:
         with Journal(place.run_id) as journal:
             journal.emit("interaction.required", **{**told, **place.model_dump()})
+    notify("Interaction Required", interaction)
+
+
+def announce_reminder(interaction: Interaction) -> None:
+    """Tells that a question still waits."""
+    told = {"interaction_id": interaction.interaction_id, "expires_at": interaction.expires_at.isoformat()}
+    for place in interaction.places:
+        with Journal(place.run_id) as journal:
+            journal.emit("interaction.reminder", **told, **place.model_dump())
+    notify("Interaction Reminder", interaction)
 
 
 def announce_resolved(interaction: Interaction, text: str | None = None, *, is_error: bool = False) -> None:
@@ -36,3 +49,4 @@ def announce_resolved(interaction: Interaction, text: str | None = None, *, is_e
             if text is not None and place == interaction.call:
                 completed = {"id": interaction.call_id, "name": interaction.tool, "text": shown(text)}
                 journal.emit("tool.completed", **completed, is_error=is_error)
+    notify("Interaction Resolved", interaction)

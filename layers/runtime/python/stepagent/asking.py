@@ -8,9 +8,10 @@ from stepagent.approvals import digest_of
 from stepagent.clock import now
 from stepagent.errors import RecordConflict, ToolError
 from stepagent.executions import resume_execution
-from stepagent.interactions import deliver, next_kind
+from stepagent.interactions import deliver, give_up, next_kind
 from stepagent.journal import Journal
 from stepagent.questions import Question, ask_approval, make_question
+from stepagent.reminders import schedule_reminders
 from stepagent.runs import ENDED, Call, CallKey, CallStatus, Interaction, InteractionId, InteractionStatus, Run
 from stepagent.store.calls import load_call
 from stepagent.store.questions import ask_question, replace_token
@@ -38,7 +39,7 @@ def _ask(run_id: str, key: CallKey, task_token: str) -> None:
     if run.status in ENDED:
         resume_execution(task_token)
     elif found.question:
-        _ask_again(found.question, task_token)
+        _ask_again(run, found.call, found.question, task_token)
     elif found.call.status is CallStatus.DONE:
         resume_execution(task_token)
     else:
@@ -55,16 +56,25 @@ def _ask_first(run: Run, call: Call, task_token: str) -> None:
         return
     interaction = _interaction(run, call, question)
     ask_question(interaction, task_token)
-    announce_question(interaction)
+    _show(run, interaction)
 
 
-def _ask_again(question: InteractionId, task_token: str) -> None:
+def _ask_again(run: Run, call: Call, question: InteractionId, task_token: str) -> None:
     """The state was entered anew: what is asked is told again, or the answer that is there lets the loop go on."""
     standing = replace_token(question, task_token).interaction
-    if standing.status is InteractionStatus.PENDING:
-        announce_question(standing)
+    if standing.status is InteractionStatus.PENDING and standing.expires_at <= now():
+        give_up(question, call, timed_out=True)  # its time went by while no state waited
+        resume_execution(task_token)
+    elif standing.status is InteractionStatus.PENDING:
+        _show(run, standing)
     elif not deliver(question):
         resume_execution(task_token, next_kind(standing))
+
+
+def _show(run: Run, interaction: Interaction) -> None:
+    announce_question(interaction)
+    tool = run.tool(interaction.tool)
+    schedule_reminders(interaction, tool.remind_after_s if tool else ())
 
 
 def _question_of(run: Run, call: Call) -> Question:

@@ -8,11 +8,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+from stepagent.agents import Limits
 from stepagent.messages import CallId, Message, ToolMessage
 from stepagent.runs import Call, Run, StopReason
 
 _Signature = tuple[str, str, str, tuple[str, ...]]  # of a call: name, arguments, text and images of its result
 
+_LEAST_USD = Decimal("0.000001")  # where nothing is left: a limit is above zero
 _NOTICED_BEFORE_END = 2  # turns in which the model is told before a circle ends the run
 _NOTICE = "\n\n(You have made this same call {times} times, with this same result. Do something else, or answer.)"
 
@@ -43,7 +45,7 @@ def reached(run: Run, turn: int, entries: Sequence[Message | Call], moment: date
     checks = {
         StopReason.MAX_TURNS: turn > limits.max_turns,
         StopReason.MAX_CALLS: len(calls) >= limits.max_calls,
-        StopReason.MAX_TOKENS: _is_spent(run.usage.total_tokens, limits.max_total_tokens),
+        StopReason.MAX_TOKENS: _is_spent(run.usage.known_tokens, limits.max_total_tokens),
         StopReason.MAX_COST: _is_spent(run.usage.cost_usd, limits.max_cost_usd),
         StopReason.MAX_WALL_TIME: _is_spent(elapsed_s(run, calls, moment), limits.max_wall_s),
         StopReason.LOOP: max(last, default=0) >= limits.max_repeats,
@@ -74,6 +76,19 @@ def time_left_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
     """Seconds until the run's time is over."""
     longest = run.agent.limits.max_wall_s
     return math.inf if longest is None else longest - elapsed_s(run, calls, moment)
+
+
+def within_what_is_left(limits: Limits, run: Run) -> Limits:
+    """The limits of an agent that a run asks: its own, and no more than the run has left of tokens and money."""
+    own, spent = run.agent.limits, run.usage
+    bounds: dict[str, int | Decimal] = {}
+    if own.max_total_tokens is not None:
+        left = max(1, own.max_total_tokens - spent.total_tokens)
+        bounds["max_total_tokens"] = min(left, limits.max_total_tokens or left)
+    if own.max_cost_usd is not None and spent.cost_usd is not None:
+        left_usd = max(_LEAST_USD, own.max_cost_usd - spent.cost_usd)
+        bounds["max_cost_usd"] = min(left_usd, limits.max_cost_usd or left_usd)
+    return limits.model_copy(update=bounds)
 
 
 def with_notices(run: Run, messages: Sequence[Message], entries: Sequence[Message | Call]) -> list[Message]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from stepagent.delegation import answer_parent, sub_run_of
 from stepagent.ending import announce_end, outcome_of
 from stepagent.errors import NotFound
-from stepagent.executions import stop_execution
+from stepagent.executions import current_execution, stop_execution
 from stepagent.interactions import close_question
 from stepagent.journal import Journal
 from stepagent.observe import count_end
@@ -35,7 +35,7 @@ def cancel_run(run_id: str) -> Run:
     if ended.status is RunStatus.CANCELLED:
         _end_calls(ended)
         answer_parent(require_run(run_id))  # with what the agents spent that it called
-        stop_execution(run.run_id)
+        stop_execution(current_execution(ended))
     return ended
 
 

@@ -10,13 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepagent.agents import ToolSpec
-from stepagent.budget import calls_of, waited_s
+from stepagent.budget import calls_of, waited_s, within_what_is_left
 from stepagent.catalog import find_agent
 from stepagent.clock import now
 from stepagent.errors import NotFound, RecordConflict, ToolError
-from stepagent.executions import Ended, ended_execution, resume_execution, start_execution, start_workflow_execution
+from stepagent.executions import (
+    Ended,
+    current_execution,
+    ended_execution,
+    resume_execution,
+    start_execution,
+    start_workflow_execution,
+)
 from stepagent.journal import Journal
 from stepagent.messages import UserMessage
+from stepagent.resuming import ensure_execution
 from stepagent.runs import (
     ENDED,
     Call,
@@ -118,7 +126,9 @@ def _start(run: Run, call: Call, tool: ToolSpec, name: str) -> None:
             return
         if _is_over(run, call):  # whoever gave the call up may have looked for the run before it was there
             close_run(child, Outcome(RunStatus.CANCELLED, StopReason.CANCELLED))
-        start_execution(child.run_id)  # one that has ended is told to who follows it, and asks no model
+        # A run that has ended is told to who follows it, and asks no model; one that was lost with its caller goes on.
+        if not start_execution(current_execution(child)):
+            ensure_execution(child)
     elif finished := start_workflow_execution(tool.target, name, call.all_arguments):
         finish_workflow(name, finished)
 
@@ -129,12 +139,13 @@ def _sub_run(run: Run, call: Call, tool: ToolSpec, run_id: RunId) -> Run:
         found = find_agent(tool.target)
     except NotFound as error:
         raise ToolError(f"There is no agent {tool.target!r} any more. Do without it.") from error
+    limits = within_what_is_left(found.agent.limits, run)
     here = CallAddress(run_id=run.run_id, call_id=call.call_id)
     child = Run(
         run_id=run_id,
         session_id=f"{run.run_id}/{call.call_id}",
         owner=run.owner,
-        agent=found.agent,
+        agent=found.agent.model_copy(update={"limits": limits}),
         tools=found.tools,
         versions=found.versions,
         created_at=now(),

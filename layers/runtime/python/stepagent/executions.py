@@ -1,19 +1,22 @@
-"""Executions of the state machine: started, resumed, looked at."""
+"""Executions of the state machine: named, started, resumed, looked at."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import boto3
 
-from stepagent.errors import RecordUnavailable, ToolError
-from stepagent.runs import RunId
+from stepagent.errors import NotFound, RecordUnavailable, ToolError
+from stepagent.runs import Run, RunId
 from stepagent.settings import settings
 
 if TYPE_CHECKING:
     from types_boto3_stepfunctions.client import SFNClient
 
+LOST = "LOST"  # a status beside those of the service
+SERVICE_RESTART = "States.ServiceRestart"  # the error of executions that the service lost
 _NOTHING_LEFT = {"kind": "none"}
 _TRANSIENT = frozenset({"ThrottlingException", "ExecutionLimitExceeded", "ServiceUnavailable", "InternalFailure"})
 
@@ -23,14 +26,46 @@ def client() -> "SFNClient":
     return boto3.client("stepfunctions")
 
 
-def start_execution(run_id: RunId) -> None:
-    """Starts the loop for a run. The execution bears the run's id, so a second start of the same run does nothing."""
+class ExecutionName(NamedTuple):
+    """Which execution of a run: the first bears the run's id, and the n-th one `-n` behind it. None is used again."""
+
+    run_id: RunId
+    number: int
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Reads the name of an execution.
+
+        Raises:
+            NotFound: no execution of a run is named so.
+        """
+        parts = re.fullmatch(r"(run_[a-z0-9]+_[0-9]+)(?:-([1-9][0-9]*))?", name)
+        if parts is None:
+            raise NotFound(f"No run has an execution {name[:80]!r}.")
+        return cls(RunId(parts[1]), int(parts[2] or 1))
+
+    def __str__(self) -> str:
+        return self.run_id if self.number == 1 else f"{self.run_id}-{self.number}"
+
+
+def current_execution(run: Run) -> str:
+    """The name of the execution that carries a run on."""
+    return str(ExecutionName(run.run_id, run.executions))
+
+
+def start_execution(name: str, turn: int = 1) -> bool:
+    """Starts the loop of a run at a turn; False where the name was used before, so a second start does nothing.
+
+    Args:
+        name: of the execution.
+        turn: the first one to run; turns that are stored are not decided again.
+    """
+    given = {"run_id": ExecutionName.parse(name).run_id, "turn": turn}
     try:
-        client().start_execution(
-            stateMachineArn=settings().state_machine_arn, name=run_id, input=json.dumps({"run_id": run_id, "turn": 1})
-        )
+        client().start_execution(stateMachineArn=settings().state_machine_arn, name=name, input=json.dumps(given))
     except client().exceptions.ExecutionAlreadyExists:
-        return
+        return False
+    return True
 
 
 class Ended(NamedTuple):
@@ -68,20 +103,24 @@ def ended_execution(execution_arn: str) -> Ended:
     return Ended("", ": ".join(filter(None, (found.get("error", found["status"]), found.get("cause", "")))))
 
 
-def stop_execution(run_id: RunId) -> None:
-    """Stops the loop of a run; one that has ended, or never began, is left as it is."""
+def stop_execution(name: str) -> None:
+    """Stops an execution of a run; one that has ended, or never began, is left as it is."""
     try:
-        client().stop_execution(executionArn=_arn(run_id), error="Cancelled", cause="The run was cancelled.")
+        client().stop_execution(executionArn=_arn(name), error="Cancelled", cause="The run was cancelled.")
     except (client().exceptions.ExecutionDoesNotExist, client().exceptions.ValidationException):
         return
 
 
-def execution_status(run_id: RunId) -> str | None:
-    """How the loop of a run stands, in the service's words (`RUNNING`, `FAILED` …); None where none was started."""
+def execution_status(name: str) -> str | None:
+    """How an execution of a run stands, in the service's words (`RUNNING`, `FAILED` …).
+
+    `LOST` where the service lost it, None where there is none, be it not yet or not any more.
+    """
     try:
-        return client().describe_execution(executionArn=_arn(run_id))["status"]
+        found = client().describe_execution(executionArn=_arn(name))
     except client().exceptions.ExecutionDoesNotExist:
         return None
+    return LOST if found.get("error") == SERVICE_RESTART else found["status"]
 
 
 def resume_execution(task_token: str, next_kind: Mapping[str, Any] = _NOTHING_LEFT) -> bool:
@@ -100,5 +139,5 @@ def resume_execution(task_token: str, next_kind: Mapping[str, Any] = _NOTHING_LE
     return True
 
 
-def _arn(run_id: RunId) -> str:
-    return settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{run_id}"
+def _arn(name: str) -> str:
+    return settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{name}"

@@ -17,6 +17,7 @@ from stepagent.errors import Conflict, Expired, InvalidRequest, NotFound
 from stepagent.executions import resume_execution
 from stepagent.journal import Journal
 from stepagent.questions import ApprovalQuestion
+from stepagent.resuming import ensure_execution
 from stepagent.runs import (
     Call,
     CallKey,
@@ -62,7 +63,7 @@ def answer(interaction_id: str, principal: Principal, given: Answer) -> Interact
     kept = check_answer(asked.question, given, needed)
     if asked.status is InteractionStatus.PENDING:
         store.store_answer(asked, kept, _meaning(asked, kept))
-    deliver(asked.interaction_id)
+    _deliver_to_run(asked)
     standing = read_interaction(interaction_id, principal)
     if standing.status is not InteractionStatus.ANSWERED:
         raise _expired(standing)
@@ -77,16 +78,9 @@ def deliver(question: InteractionId) -> bool:
     Only the first who brings it can know that nobody waits: to the others a token that was used looks the same.
     """
     standing = store.begin_delivery(question)
-    if standing is None:
-        return False
-    first = standing.deliveries == 1
-    if first:  # told before the loop goes on, which may come to its end at once
-        _announce_answer(standing.interaction)
-    if resume_execution(standing.task_token, next_kind(standing.interaction)):
-        store.settle_question(standing.interaction)
-    elif first:
+    if standing and not _bring(standing) and standing.deliveries == 1:
         _take_back(standing)
-    return True
+    return standing is not None
 
 
 def next_kind(interaction: Interaction) -> Mapping[str, Any]:
@@ -179,6 +173,29 @@ def _meaning(interaction: Interaction, kept: Answer) -> CallResult | Approved:
     call = load_call(run, CallKey.parse(interaction.call_id)).call
     result = to_result(run, call, text, is_error=is_error)
     return result.model_copy(update={"waited_s": _waited_s(interaction)})
+
+
+def _deliver_to_run(asked: Interaction) -> None:
+    """Brings a stored answer to the loop, or leaves it to another execution where the one that asked was lost."""
+    standing = store.begin_delivery(asked.interaction_id)
+    if standing and not _bring(standing) and not _is_asked_again(asked) and standing.deliveries == 1:
+        _take_back(standing)
+
+
+def _bring(standing: StoredQuestion) -> bool:
+    """Lets the loop go on with the answer; False where it does not wait with this token."""
+    if standing.deliveries == 1:  # told before the loop goes on, which may come to its end at once
+        _announce_answer(standing.interaction)
+    if not resume_execution(standing.task_token, next_kind(standing.interaction)):
+        return False
+    store.settle_question(standing.interaction)
+    return True
+
+
+def _is_asked_again(asked: Interaction) -> bool:
+    """Whether the run goes on in another execution than its first. It enters its question again, or gives it up."""
+    own, *_ = [ensure_execution(require_run(place.run_id)) for place in asked.places]
+    return own is not None and own.executions > 1
 
 
 def _settle(standing: StoredQuestion) -> None:

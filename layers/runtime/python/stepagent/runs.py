@@ -40,7 +40,7 @@ class RunKey(NamedTuple):
         Raises:
             ValueError: the text is not a run id.
         """
-        parts = re.fullmatch(rf"run_([a-z0-9]+)_{_NUMBER}", run_id)
+        parts = re.fullmatch(rf"run_([a-z0-9]{{1,64}})_{_NUMBER}", run_id)
         if parts is None:
             raise ValueError("not a run id")
         return cls(SessionKey(parts[1]), int(parts[2]))
@@ -138,6 +138,8 @@ class Run(Frozen):
     usage: Usage = Usage()
     turns: int = 0
     pending: tuple[InteractionId, ...] = ()
+    executions: int = Field(1, description="How many carried it on, one after the other: each but the last was lost.")
+    resumed_at: datetime | None = None
 
     @property
     def key(self) -> RunKey:
@@ -231,7 +233,9 @@ class InteractionStatus(StrEnum):
 
 
 class StatusChange(Frozen):
-    status: InteractionStatus
+    """What happened to a question: it took another status, or its owner was reminded and it kept its own."""
+
+    status: InteractionStatus | Literal["reminded"]
     at: datetime
 
 

@@ -6,17 +6,17 @@ from stepagent.budget import calls_of, time_left_s
 from stepagent.clock import now
 from stepagent.delegation import answer_parent
 from stepagent.ending import announce_end, announce_end_of
-from stepagent.errors import ConfigurationError, ModelBusy, ModelError
+from stepagent.errors import ConfigurationError, ModelBusy, ModelError, RecordConflict
 from stepagent.interactions import close_question
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
 from stepagent.llm.reply import ModelRequest, Reply
 from stepagent.observe import count_end, logger
-from stepagent.runs import ENDED, Decision, Failure, Run, RunStatus, StopReason, TurnRecord
+from stepagent.runs import ENDED, Decision, Failure, Outcome, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.modes import refuse_mode, refused_modes
-from stepagent.store.runs import Claim, claim_turn, count_usage, load_history, require_run, store_turn
+from stepagent.store.runs import Claim, claim_turn, close_run, count_usage, load_history, require_run, store_turn
 from stepagent.turn import Ask, run_turn
 from stepagent.usage import Usage
 
@@ -31,14 +31,23 @@ def think(run_id: str, turn: int) -> Decision:
 
     Raises:
         NotFound: there is no such run.
-        RecordConflict: a repeated request took the turn over, or the run was ended meanwhile; nothing is stored.
+        RecordConflict: a repeated request took the turn over, or the run was ended meanwhile; nothing but what it spent
+            is stored.
     """
     run = require_run(run_id)
+    if run.status not in ENDED and _is_forsaken(run):
+        close_run(run, Outcome(RunStatus.CANCELLED, StopReason.CANCELLED))
+        run = require_run(run_id)
     if run.status in ENDED:
         announce_end_of(run)
         return _ended(run, turn)
     claim = claim_turn(run, turn, uuid.uuid4().hex)
     return claim.decision or _decide(run, turn, claim)
+
+
+def _is_forsaken(run: Run) -> bool:
+    """Whether the run that asked for this one has ended, however that came: nobody waits for an answer any more."""
+    return run.parent is not None and require_run(run.parent.run_id).status in ENDED
 
 
 def _decide(run: Run, turn: int, claim: Claim) -> Decision:
@@ -56,7 +65,11 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
             record = _failed(run, turn, busy)
         except (ModelError, ConfigurationError) as error:
             record = _failed(run, turn, error)
-        store_turn(run, claim.claim_id, record)
+        try:
+            store_turn(run, claim.claim_id, record)
+        except RecordConflict:  # what was asked is paid for all the same
+            count_usage(run.key, record.usage)
+            raise
         _tell(journal, turn, record)
         if record.outcome:
             count_end(run.agent.name, record.outcome.stop_reason)

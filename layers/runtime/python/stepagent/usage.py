@@ -22,6 +22,11 @@ class Usage(Frozen):
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    @property
+    def known_tokens(self) -> int | None:
+        """The total; None where the provider has told nothing at all."""
+        return self.total_tokens if self.complete or self.total_tokens else None
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,

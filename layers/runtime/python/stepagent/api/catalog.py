@@ -1,5 +1,7 @@
 """What the routes of the catalog do: agents and tools shown, changed and deleted, one version after the other."""
 
+import random
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +20,7 @@ from stepagent.store.catalog import Standing, list_rows, read_row, read_standing
 
 _MAX_BODY_BYTES = 2 * MAX_ROW_BYTES  # the same row, written with more spaces
 _ATTEMPTS = 8
+_WAIT_S = 0.02  # at most, before the second attempt; twice as long before each that follows
 
 Outcome = TypeVar("Outcome")
 
@@ -106,11 +109,11 @@ def delete_row(key: RowKey, precondition: Precondition, caller: Caller) -> None:
 
 def _on_what_stands(change: Callable[[Standing], Outcome]) -> Outcome:
     """Makes a change on the catalog as it stands, again where somebody else was quicker."""
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
             return change(read_standing())
         except RecordConflict:
-            continue
+            time.sleep(random.uniform(0, _WAIT_S * 2**attempt))
     raise Conflict("Others change the catalog all the time; try again.", code="catalog_busy")
 
 

@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from base64 import b32encode
 from collections.abc import Callable
-from datetime import timedelta
 from typing import NamedTuple
 
 from stepagent.agents import AgentSpec
@@ -15,9 +14,10 @@ from stepagent.catalog import find_agent
 from stepagent.clock import now
 from stepagent.ending import finalize
 from stepagent.errors import Conflict, InvalidAnswer, NotFound, RecordConflict
-from stepagent.executions import execution_status, start_execution
+from stepagent.executions import LOST, current_execution, start_execution
 from stepagent.interactions import answer
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, load_models
+from stepagent.resuming import ensure_execution
 from stepagent.rows import Catalog
 from stepagent.runs import ENDED, InteractionId, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
@@ -25,8 +25,6 @@ from stepagent.store.catalog import list_rows
 from stepagent.store.idempotency import Begun, IdempotencyKey, note_begun
 from stepagent.store.journal import last_event
 from stepagent.store.runs import Session, create_run, load_run, load_session, require_run
-
-_START_GRACE = timedelta(seconds=30)  # between a run's record and its execution lie milliseconds
 
 
 class Following(NamedTuple):
@@ -117,8 +115,8 @@ def _join(request: ChatRequest, begun: Begun) -> Following:
     run = require_run(begun.run_id)
     if begun.question:
         _answer(run, begun.question, request)
-    elif run.status not in ENDED:
-        start_execution(run.run_id)
+    elif run.status not in ENDED and not start_execution(current_execution(run)):
+        ensure_execution(run)
     return Following(run, begun.after)
 
 
@@ -153,14 +151,14 @@ def _begin(
 
 
 def _active_run(session: Session) -> Run | None:
-    """The run that goes on in a session or waits for a person; one that lost its execution is closed."""
+    """The run that goes on in a session or waits for a person; one whose execution cannot be replaced is closed."""
     active = load_run(session.active) if session.active else None
     if active is None or active.status in ENDED:
         return None
-    if _is_lost(active):
-        finalize(active.run_id, "LOST")
-        return None
-    return active
+    going_on = ensure_execution(active)
+    if going_on is None:
+        finalize(active.run_id, LOST)
+    return going_on
 
 
 def _continue(active: Run, request: ChatRequest, key: IdempotencyKey | None) -> Following:
@@ -179,14 +177,6 @@ def _answer(run: Run, question: InteractionId, request: ChatRequest) -> None:
         answer(question, run.owner, request.messages[-1].text)
     except InvalidAnswer as error:  # what it does not fit is the message here
         raise InvalidAnswer(error.message, "messages") from error
-
-
-def _is_lost(active: Run) -> bool:
-    """Whether a run that has not ended has no execution any more that could end it."""
-    status = execution_status(active.run_id)
-    if status is None:
-        return now() - active.created_at > _START_GRACE
-    return status != "RUNNING"
 
 
 def _with_wishes(agent: AgentSpec, request: ChatRequest) -> AgentSpec:

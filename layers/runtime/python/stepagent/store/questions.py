@@ -8,7 +8,7 @@ a question also clears it from the runs that wait for it and from its owner's li
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stepagent.answers import Answer, lets_run
 from stepagent.clock import now
@@ -114,6 +114,21 @@ def list_pending(owner: Principal, limit: int) -> list[Interaction]:
     return [each.interaction for each in found if each and each.status is InteractionStatus.PENDING]
 
 
+def note_reminder(question: InteractionId, number: int) -> Interaction | None:
+    """Notes once that its owner is reminded; None where that is noted, or the question is open no more."""
+    reminded: dict[str, Any] = {":history": [_now_as("reminded")], ":numbers": {str(number)}}
+    noted = change(
+        question_key(question),
+        "SET history = list_append(history, :history) ADD reminders :numbers",
+        "#status = :pending AND NOT contains(reminders, :number)",
+        {**reminded, ":number": str(number), ":pending": InteractionStatus.PENDING},
+    )
+    try:
+        return _question(apply(noted)).interaction
+    except Refused:
+        return None
+
+
 def store_answer(interaction: Interaction, answer: Answer, meaning: CallResult | Approved) -> bool:
     """Stores the first answer with what it means for the call; False where the question or the call is past that."""
     answered, values = _turn_to(InteractionStatus.ANSWERED)
@@ -193,7 +208,7 @@ def _turn_to(status: InteractionStatus) -> tuple[str, dict[str, Any]]:
     return expression, {":status": status, ":history": [_now_as(status)]}
 
 
-def _now_as(status: InteractionStatus) -> dict[str, Any]:
+def _now_as(status: InteractionStatus | Literal["reminded"]) -> dict[str, Any]:
     return {"status": status, "at": now().isoformat()}
 
 

@@ -18,6 +18,7 @@ from stepagent.store.results import keep_result
 from stepagent.store.runs import require_run
 from stepagent.tools.rendering import MAX_KEPT_BYTES, preview, split_images, to_text
 
+_MAX_ANSWER_BYTES = 1_000_000
 _INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
 _NOT_APPROVED = "Not run: nobody approved of a call with these arguments."
 
@@ -96,10 +97,12 @@ def to_result(
 ) -> CallResult:
     """A call's result. Text above the tool's limit is kept outside the record, and its preview says how to read on."""
     content, kept_bytes = text.encode("utf-8", "replace"), None
-    if len(content) > call.result_limit_bytes:
+    # What is returned directly is read by a person, who cannot read on.
+    limit_bytes = _MAX_ANSWER_BYTES if call.returns_directly and not is_error else call.result_limit_bytes
+    if len(content) > limit_bytes:
         kept_bytes = min(len(content), MAX_KEPT_BYTES)
         keep_result(run, call.key, content[:kept_bytes])
-        text = preview(text, call.result_limit_bytes, call.call_id)
+        text = preview(text, limit_bytes, call.call_id)
     else:
         text = content.decode()
     return CallResult(text=text, images=images, is_error=is_error, finished_at=now(), kept_bytes=kept_bytes)

@@ -1,0 +1,42 @@
+"""A run whose execution was lost goes on from its record: another execution takes its place.
+
+The record is all that an execution stands on. Another one begins at the last turn that was decided, so no model is
+asked for it again, and enters its calls again: those that are done stay done, questions wait with a new token, and what
+had begun runs again only where its tool is idempotent.
+"""
+
+from datetime import timedelta
+
+from stepagent.clock import now
+from stepagent.executions import LOST, current_execution, execution_status, start_execution
+from stepagent.observe import logger
+from stepagent.runs import ENDED, Run
+from stepagent.store.runs import count_execution
+
+MAX_RESUMPTIONS = 3
+_START_GRACE = timedelta(seconds=30)  # between the record of an execution and its start lie milliseconds
+
+
+def ensure_execution(run: Run) -> Run | None:
+    """The run with an execution that carries it on, which is another one where the last one was lost.
+
+    None where the run has ended, its execution came to an end of its own, or was lost more often than is good. Any
+    number of callers start one execution, since all of them give it the same name.
+    """
+    if run.status in ENDED:
+        return None
+    status = execution_status(current_execution(run))
+    if status == "RUNNING":
+        return run
+    if status is None and now() - (run.resumed_at or run.created_at) < _START_GRACE:
+        return _started(run)  # whoever recorded it may have died before its start
+    if status in (None, LOST) and run.executions <= MAX_RESUMPTIONS:
+        return _started(count_execution(run))
+    return None
+
+
+def _started(run: Run) -> Run:
+    name = current_execution(run)
+    if start_execution(name, max(1, run.turns)):
+        logger.warning("run resumed", extra={"run_id": run.run_id, "execution": name, "turn": run.turns})
+    return run

@@ -1,0 +1,36 @@
+"""The processes of a local stack, and the memory that they take together. Linux only."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from local.emulator import Emulator
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def processes_of(emulator: Emulator) -> list[int]:
+    """The emulator and all that it started: they are one session."""
+    running = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in running if _session(pid) == emulator.pid]
+
+
+def memory_mb(pids: Iterable[int]) -> float:
+    """Their memory in MiB; what several of them share counts once."""
+    return sum(map(_pss_kb, pids)) / 1024
+
+
+def _session(pid: int) -> int | None:
+    with suppress(OSError):  # it has just ended
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3])
+    return None
+
+
+def _pss_kb(pid: int) -> int:
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return 0
