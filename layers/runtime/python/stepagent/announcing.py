@@ -1,6 +1,4 @@
-"""What is told of questions to people: to who follows the run that asks, to who follows the run at the top, and once
-to other systems, after the journal.
-"""
+"""What is told of questions to people: to who follows the run that asks or the one at the top, then once to others."""
 
 import json
 from typing import Any

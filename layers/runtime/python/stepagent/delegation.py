@@ -152,6 +152,7 @@ def _sub_run(run: Run, call: Call, tool: ToolSpec, run_id: RunId) -> Run:
         parent=here,
         top=run.top or here,
         depth=run.depth + 1,
+        used_key=run.used_key,
     )
     try:
         create_run(child, [UserMessage(text=_task(call.all_arguments))])

@@ -10,7 +10,8 @@ StepAgentError
 │   ├── PreconditionFailed   412
 │   ├── BodyTooLarge         413
 │   ├── InvalidAnswer        422
-│   └── IdempotencyKeyReused 422
+│   ├── IdempotencyKeyReused 422
+│   └── BudgetSpent          429
 ├── ModelError                    the provider's fault: it ends the run, or makes it wait
 │   ├── ModelBusy                 waiting helps
 │   ├── ModelQuotaSpent           somebody must pay
@@ -115,6 +116,13 @@ class IdempotencyKeyReused(RequestError):
 
     http_status: ClassVar[int] = 422
     code: ClassVar[str] = "idempotency_key_reused"
+
+
+class BudgetSpent(RequestError):
+    """Nothing is left of the key's budget; the message says when it renews. What goes on already goes on."""
+
+    http_status: ClassVar[int] = 429
+    code: ClassVar[str] = "budget_spent"
 
 
 class ModelError(StepAgentError):

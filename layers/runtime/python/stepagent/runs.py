@@ -13,6 +13,7 @@ from stepagent.answers import Answer
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
 from stepagent.questions import Question
+from stepagent.spending import UsedKey
 from stepagent.usage import Usage
 
 RunId = NewType("RunId", str)
@@ -130,6 +131,7 @@ class Run(Frozen):
     parent: CallAddress | None = None
     top: CallAddress | None = None
     depth: int = 0
+    used_key: UsedKey | None = Field(None, description="Which key it was started with, itself or from above.")
     status: RunStatus = RunStatus.RUNNING
     ended_at: datetime | None = None
     stop_reason: StopReason | None = None

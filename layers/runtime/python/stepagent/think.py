@@ -68,7 +68,7 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
         try:
             store_turn(run, claim.claim_id, record)
         except RecordConflict:  # what was asked is paid for all the same
-            count_usage(run.key, record.usage)
+            count_usage(run, record.usage)
             raise
         _tell(journal, turn, record)
         if record.outcome:
@@ -115,7 +115,7 @@ _MEMORY = Memory(
 
 def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy, left_s: float) -> Decision:
     logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": busy.message})
-    count_usage(run.key, busy.usage)
+    count_usage(run, busy.usage)
     wait_s = max(1, round(min(_MAX_WAIT_S, left_s, busy.wait_s or 2 ** (attempt - 1))))
     return Decision(run_id=run.run_id, turn=turn, next="wait", reason=busy.code, wait_s=wait_s)
 

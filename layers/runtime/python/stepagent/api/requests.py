@@ -1,6 +1,7 @@
 """What clients send, checked; refusals name the field."""
 
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -14,7 +15,7 @@ MAX_FILES = 20
 MAX_KEY_CHARS = 255  # of an idempotency key
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
     """Unknown fields are refused by name: a client must not believe that we do what we ignore."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -30,29 +31,29 @@ class _Body(BaseModel):
         )
 
 
-BodyT = TypeVar("BodyT", bound=_Body)
+BodyT = TypeVar("BodyT", bound=Body)
 
 
-class TextPart(_Body):
+class TextPart(Body):
     type: Literal["text"]
     text: str
 
 
-_FORMS = ("a text", "a list of parts")  # of content; pydantic puts them into the place of an error
+FORMS = ("a text", "a list of parts")  # of content; pydantic puts them into the place of an error
 _ANSWERS = ("a text", "an object")
 
 
-class ImageUrl(_Body):
+class ImageUrl(Body):
     url: str = Field(pattern=r"^(https://|data:image/)")
     detail: Literal["auto", "low", "high"] = "auto"
 
 
-class ImagePart(_Body):
+class ImagePart(Body):
     type: Literal["image_url"]
     image_url: ImageUrl
 
 
-class FileContent(_Body):
+class FileContent(Body):
     """A text document as a data URL in base64."""
 
     filename: str = Field(min_length=1, max_length=255)
@@ -63,19 +64,19 @@ class FileContent(_Body):
         return b64decode(self.file_data.partition(",")[2], validate=True).decode("utf-8", "replace")
 
 
-class FilePart(_Body):
+class FilePart(Body):
     type: Literal["file"]
     file: FileContent
 
 
 Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
 Content = Annotated[
-    Annotated[str, Tag(_FORMS[0])] | Annotated[list[Part], Tag(_FORMS[1])],
-    Discriminator(lambda content: _FORMS[isinstance(content, list)]),
+    Annotated[str, Tag(FORMS[0])] | Annotated[list[Part], Tag(FORMS[1])],
+    Discriminator(lambda content: FORMS[isinstance(content, list)]),
 ]
 
 
-class ChatMessage(_Body):
+class ChatMessage(Body):
     """One message. `reasoning_content` comes back from clients that send our replies as they got them."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -109,11 +110,11 @@ class ChatMessage(_Body):
         return UserMessage(text=self.text, images=images, files=tuple(files))
 
 
-class StreamOptions(_Body):
+class StreamOptions(Body):
     include_usage: bool = False
 
 
-class ChatRequest(_Body):
+class ChatRequest(Body):
     """A chat completion as OpenAI clients ask for it; `model` names an agent."""
 
     model: str
@@ -149,7 +150,7 @@ class ChatRequest(_Body):
         ]
 
 
-class JobRequest(_Body):
+class JobRequest(Body):
     """A run that nobody waits for, as a message of a queue asks for it.
 
     `message_id` is the sender's own id of the job: what bears it, in whatever message, is the same job.
@@ -167,7 +168,7 @@ class JobRequest(_Body):
         return ChatRequest(model=self.agent, messages=[said], session_id=self.session_id)
 
 
-class AnswerRequest(_Body):
+class AnswerRequest(Body):
     """A person's answer to an interaction: a text, or an object for a form or an approval."""
 
     answer: Annotated[
@@ -183,17 +184,26 @@ def read_chat_request(body: bytes) -> ChatRequest:
         BodyTooLarge: more than 256 KB.
         InvalidRequest: anything else that is wrong; the message and `param` name the field.
     """
-    request = _read(body, ChatRequest)
-    if request.messages[-1].role != "user" or not request.messages[-1].text.strip():
-        raise InvalidRequest("The last message must come from the user and must not be blank.", "messages")
-    if any(sum(not isinstance(part, TextPart) for part in message.parts) > MAX_FILES for message in request.messages):
-        raise InvalidRequest(f"A message may bring at most {MAX_FILES} files and images.", "messages")
+    request = read_body(body, ChatRequest)
+    check_said(request.messages, "messages")
     return request
+
+
+def check_said(messages: Sequence[ChatMessage], param: str) -> None:
+    """Checks what no field can know by itself; `param` names where the messages stand.
+
+    Raises:
+        InvalidRequest: nobody asks anything, or a message brings too much along.
+    """
+    if messages[-1].role != "user" or not messages[-1].text.strip():
+        raise InvalidRequest("The last message must come from the user and must not be blank.", param)
+    if any(sum(not isinstance(part, TextPart) for part in message.parts) > MAX_FILES for message in messages):
+        raise InvalidRequest(f"A message may bring at most {MAX_FILES} files and images.", param)
 
 
 def read_job_request(body: bytes) -> JobRequest:
     """Reads and checks the body of a queue's message. Raises as `read_chat_request` does."""
-    job = _read(body, JobRequest)
+    job = read_body(body, JobRequest)
     if not job.input.strip():
         raise InvalidRequest("'input' must not be blank.", "input")
     return job
@@ -215,10 +225,11 @@ def read_idempotency_key(header: str | None) -> str:
 
 def read_answer_request(body: bytes) -> AnswerRequest:
     """Reads and checks the body of an answer. Raises as `read_chat_request` does."""
-    return _read(body, AnswerRequest)
+    return read_body(body, AnswerRequest)
 
 
-def _read(body: bytes, kind: type[BodyT]) -> BodyT:
+def read_body(body: bytes, kind: type[BodyT]) -> BodyT:
+    """Reads and checks a body of any kind. Raises as `read_chat_request` does."""
     if len(body) > MAX_BODY_BYTES:
         raise BodyTooLarge(f"The body has {len(body)} bytes; at most {MAX_BODY_BYTES} are taken.")
     try:
@@ -234,7 +245,7 @@ def _read(body: bytes, kind: type[BodyT]) -> BodyT:
 
 
 def _refusal(problem: Any) -> InvalidRequest:
-    param = ".".join(str(part) for part in problem["loc"] if part not in (*_FORMS, *_ANSWERS))
+    param = ".".join(str(part) for part in problem["loc"] if part not in (*FORMS, *_ANSWERS))
     if problem["type"] == "extra_forbidden":
         return InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter")
     return InvalidRequest(f"{param!r}: {problem['msg']}.", param)

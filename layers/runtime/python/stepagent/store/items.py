@@ -9,6 +9,7 @@ All that belongs to a session stands in its partition, so that one query reads a
                        sk NOTES                          what its agents noted, each note under its call
     pk Q#<question>    sk QUESTION                       a question to a person, with its task token
     pk OWNER#<owner>   sk PENDING#<time>#<question>      a question that waits for this principal, until it is over
+                       sk RUN#<time>#<run>              a run that this principal began
     pk W#<execution>   sk WORKFLOW                       the call that an execution answers, with its task token
     pk I#<hash>        sk IDEMPOTENCY                    what a request with an idempotency key began; expires
     pk MODEL#<model>   sk MODEL                          the calling modes that its server refused, and when
@@ -16,6 +17,8 @@ All that belongs to a session stands in its partition, so that one query reads a
     pk AGENTS, TOOLS   sk LATEST#<name>                  an agent or a tool as it stands, or that it was deleted
     pk AGENT#<name>    sk V#<version>                    each version of an agent; of a tool in TOOL#<name>
     pk CATALOG         sk CATALOG                        the number of changes to agents and tools
+    pk KEYS            sk KEY#<sha-256>                  a key of the API, which itself is stored nowhere
+    pk SPENT#<key>     sk <period>#<part>                what was spent with a key in a day or month; expires
 
 What never changes after it is written is one JSON text (`body`), so that numbers and key order survive as given; what
 changes has an attribute of its own.
@@ -23,18 +26,22 @@ changes has an attribute of its own.
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from stepagent.rows import RowKey, RowKind
-from stepagent.runs import CallKey, InteractionId, Principal, RunKey, SessionKey
+from stepagent.runs import CallKey, InteractionId, Principal, RunId, RunKey, SessionKey
 from stepagent.settings import settings
 from stepagent.store.clients import s3, translated
 
 INLINE_BYTES = 100_000  # an item may have 400 KB: a message, its calls and their keys stay far below
+MESSAGES = "M#"  # what the sort keys of a session's conversation begin with
 PENDING = "PENDING#"  # what the sort keys of questions that wait begin with
+OWNED_RUN = "RUN#"  # what the sort keys of an owner's runs begin with
 LATEST = "LATEST#"  # what the sort keys of agents and tools as they stand begin with
+KEYS = "KEYS"  # the partition of all keys of the API
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -59,7 +66,7 @@ def turn_key(run: RunKey, turn: int) -> Item:
 
 
 def message_key(run: RunKey, turn: int, part: int = 0) -> Item:
-    return marshal({"pk": session_pk(run.session), "sk": f"M#{run.ordinal:06d}#{turn:06d}#{part:03d}"})
+    return marshal({"pk": session_pk(run.session), "sk": f"{MESSAGES}{run.ordinal:06d}#{turn:06d}#{part:03d}"})
 
 
 def call_key(session: SessionKey, call: CallKey) -> Item:
@@ -80,6 +87,10 @@ def owner_pk(owner: Principal) -> str:
 
 def pending_key(owner: Principal, asked_at: str, question: InteractionId) -> Item:
     return marshal({"pk": owner_pk(owner), "sk": f"{PENDING}{asked_at}#{question}"})
+
+
+def owned_run_key(owner: Principal, begun_at: datetime, run: RunId) -> Item:
+    return marshal({"pk": owner_pk(owner), "sk": f"{OWNED_RUN}{begun_at.isoformat(timespec='microseconds')}#{run}"})
 
 
 def delegation_key(execution_name: str) -> Item:
@@ -112,6 +123,22 @@ def version_key(row: RowKey, version: int) -> Item:
 
 def catalog_key() -> Item:
     return marshal({"pk": "CATALOG", "sk": "CATALOG"})
+
+
+def key_sort(digest: str) -> str:
+    return f"KEY#{digest}"
+
+
+def key_key(digest: str) -> Item:
+    return marshal({"pk": KEYS, "sk": key_sort(digest)})
+
+
+def spent_pk(key_id: str) -> str:
+    return f"SPENT#{key_id}"
+
+
+def spent_key(key_id: str, period: str, part: int) -> Item:
+    return marshal({"pk": spent_pk(key_id), "sk": f"{period}#{part:02d}"})
 
 
 def marshal(values: Mapping[str, Any]) -> Item:

@@ -14,6 +14,7 @@ from stepagent.runs import (
     Call,
     Decision,
     Outcome,
+    Principal,
     Run,
     RunKey,
     RunStatus,
@@ -22,8 +23,21 @@ from stepagent.runs import (
 )
 from stepagent.store import journal
 from stepagent.store.idempotency import Begun, IdempotencyKey, put_begun
-from stepagent.store.items import message_key, pack, run_key, session_key, session_pk, turn_key, unpack
-from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+from stepagent.store.items import (
+    MESSAGES,
+    OWNED_RUN,
+    message_key,
+    owned_run_key,
+    owner_pk,
+    pack,
+    run_key,
+    session_key,
+    session_pk,
+    turn_key,
+    unpack,
+)
+from stepagent.store.keys import count_spent
+from stepagent.store.table import Operation, Refused, apply, change, get, put, query, query_back, transact
 from stepagent.usage import Usage
 
 _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
@@ -31,7 +45,7 @@ _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 _COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _STATIC = {
     *("run_id", "session_id", "owner", "agent", "tools", "versions", "system"),
-    *("created_at", "parent", "top", "depth"),
+    *("created_at", "parent", "top", "depth", "used_key"),
 }
 _NOT_ENDED = "NOT (#status IN (:completed, :failed, :cancelled))"
 _ENDED_VALUES = {f":{status.value}": status.value for status in ENDED}
@@ -69,8 +83,10 @@ def create_run(run: Run, messages: Sequence[Message], idempotency: IdempotencyKe
     written = put(run_key(key), {**body, "status": RunStatus.RUNNING, "turns": 0, **dict.fromkeys(_COUNTERS, 0)})
     # One item for all of them: a long conversation has more messages than a transaction may have items.
     said = put(message_key(key, 0), {"type": "messages", **pack("body", _messages.dump_json(list(messages)).decode())})
+    # The runs of called agents are reached through those that called them.
+    listed = [] if run.parent else [put(owned_run_key(run.owner, run.created_at, run.run_id), {"run_id": run.run_id})]
     keyed = [put_begun(idempotency, Begun(run.run_id))] if idempotency else []
-    transact([taken, written, said, journal.first_event(run), *keyed])
+    transact([taken, written, said, journal.first_event(run), *listed, *keyed])
 
 
 def load_run(key: RunKey) -> Run | None:
@@ -95,7 +111,19 @@ def require_run(run_id: str) -> Run:
 
 def load_history(session: SessionKey) -> list[Message | Call]:
     """The whole conversation of a session in order: messages, and after each reply the calls that it asked for."""
-    return [entry for item in query(session_pk(session), "M#") for entry in _entries(item)]
+    return [entry for item in query(session_pk(session), MESSAGES) for entry in _entries(item)]
+
+
+def load_conversation(run: RunKey) -> list[Message | Call]:
+    """The part of a session's conversation that belongs to one run, in order. It grows at its end only."""
+    prefix = f"{MESSAGES}{run.ordinal:06d}#"
+    return [entry for item in query(session_pk(run.session), prefix) for entry in _entries(item)]
+
+
+def list_runs(owner: Principal, most: int, before: Run | None = None) -> list[RunKey]:
+    """Where the runs stand that a principal began, the newest first; with `before`, those that are older than that."""
+    start = owned_run_key(owner, before.created_at, before.run_id) if before else None
+    return [RunKey.parse(entry["run_id"]) for entry in query_back(owner_pk(owner), OWNED_RUN, most, start)]
 
 
 class Claim(NamedTuple):
@@ -143,13 +171,13 @@ def store_turn(run: Run, claim_id: str, record: TurnRecord) -> None:
     called = [put_call(key.session, call) for call in record.calls]
     counted = change(run_key(key), *_progress(turn, record))
     freed = [_free_session(key)] if record.outcome else []
-    transact([decided, *replied, *called, counted, *freed])
+    transact([decided, *replied, *called, counted, *count_spent(run, record.usage), *freed])
 
 
-def count_usage(run: RunKey, usage: Usage) -> None:
+def count_usage(run: Run, usage: Usage) -> None:
     """Adds what was spent without a result, such as by a try that broke off."""
     if usage != Usage():
-        apply(add_usage(run, usage))
+        transact([add_usage(run.key, usage), *count_spent(run, usage)])
 
 
 def add_usage(run: RunKey, usage: Usage) -> Operation:

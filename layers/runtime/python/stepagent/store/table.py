@@ -47,6 +47,25 @@ def query(pk: str, prefix: str) -> list[dict[str, Any]]:
     return [unmarshal(item) for page in pages for item in page["Items"]]
 
 
+@translated()
+def query_back(pk: str, prefix: str, most: int, before: Item | None = None) -> list[dict[str, Any]]:
+    """The last items of a partition whose sort key begins so, the last one first; with `before`, those before that key.
+
+    At most `most` of them, or 1 MB.
+    """
+    request: dict[str, Any] = {"ExclusiveStartKey": before} if before else {}
+    answer = dynamodb().query(
+        TableName=settings().record_table,
+        KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
+        ExpressionAttributeValues=marshal({":pk": pk, ":prefix": prefix}),
+        ScanIndexForward=False,
+        Limit=most,
+        ConsistentRead=True,
+        **request,
+    )
+    return [unmarshal(item) for item in answer["Items"]]
+
+
 def put(key: Item, values: Mapping[str, Any]) -> Operation:
     """Writes a new item. Used in `transact`."""
     return {
