@@ -15,7 +15,8 @@ from typing import Any
 
 from openai import OpenAI
 
-from stepagent.api.requests import ChatMessage, ChatRequest
+from stepagent.api.content import ChatMessage
+from stepagent.api.requests import ChatRequest
 from stepagent.api.service import read_run, say
 from stepagent.runs import Principal, Run
 from tests.local_loop import LocalLoop, local_loop

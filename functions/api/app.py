@@ -8,19 +8,18 @@ from catalog_routes import add_routes
 from stepagent import interactions
 from stepagent.announcing import view
 from stepagent.api import service, shapes
-from stepagent.api.keys import Caller
+from stepagent.api.keys import Caller, caller_in
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import NotFound, RequestError
 from stepagent.interactions import answer
 from stepagent.observe import logger
-from stepagent.runs import Principal
 
 app = APIGatewayRestResolver()
 
 
 def _caller() -> Caller:
-    found = app.current_event.request_context.authorizer
-    return Caller(Principal(found["principalId"]), frozenset((found.get("scopes") or "").split()))
+    found: Any = app.current_event.request_context.authorizer
+    return caller_in(found)
 
 
 @app.get("/models")

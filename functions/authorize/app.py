@@ -1,10 +1,11 @@
-"""The API's authorizer: a bearer key is known by its hash."""
+"""The API's authorizer: who sends a key that is known, or a token of the issuer that is trusted."""
 
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from stepagent.api.keys import caller_of
+from stepagent.api.keys import Caller, bearer_in, caller_of_key
+from stepagent.api.tokens import caller_of_token
 
 
 class AuthorizerRequest(BaseModel):
@@ -14,9 +15,13 @@ class AuthorizerRequest(BaseModel):
 
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     request = AuthorizerRequest.model_validate(event)
-    caller = caller_of(request.token)
-    # One policy for the whole API, since API Gateway caches it across methods.
-    api_arn = "/".join(request.method_arn.split("/")[:2])
+    bearer = bearer_in(request.token)
+    return _answer(request.method_arn, caller_of_key(bearer) or caller_of_token(bearer))
+
+
+def _answer(method_arn: str, caller: Caller | None) -> dict[str, Any]:
+    """One policy for the whole API, since API Gateway keeps it for all methods, a refusal too."""
+    api_arn = "/".join(method_arn.split("/")[:2])
     statement = {
         "Action": "execute-api:Invoke",
         "Effect": "Allow" if caller else "Deny",
@@ -25,5 +30,4 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     policy = {"Version": "2012-10-17", "Statement": [statement]}
     if caller is None:
         return {"principalId": "nobody", "policyDocument": policy}
-    context = {"scopes": " ".join(sorted(caller.scopes))}  # its values are texts, never lists
-    return {"principalId": caller.principal, "policyDocument": policy, "context": context}
+    return {"principalId": caller.principal, "policyDocument": policy, "context": caller.context}

@@ -11,11 +11,14 @@ from starlette.routing import Route
 
 from stepagent.api import shapes
 from stepagent.api.chat import stream_chat, whole_chat
-from stepagent.api.requests import MAX_BODY_BYTES, read_chat_request, read_idempotency_key
+from stepagent.api.keys import Caller, caller_in
+from stepagent.api.body import MAX_BODY_BYTES
+from stepagent.api.chat import stream_chat, whole_chat
+from stepagent.api.requests import read_chat_request, read_idempotency_key
 from stepagent.api.service import say
 from stepagent.errors import BodyTooLarge, RequestError
 from stepagent.observe import logger
-from stepagent.runs import Principal, RunStatus
+from stepagent.runs import RunStatus
 
 _NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -23,7 +26,8 @@ _NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 async def complete_chat(request: Request) -> Response:
     chat = read_chat_request(await _read_body(request))
     key = read_idempotency_key(request.headers.get("idempotency-key"))
-    following = await asyncio.to_thread(say, chat, _principal(request), key)
+    caller = _caller(request)
+    following = await asyncio.to_thread(say, chat, caller.principal, key, used_key=caller.used_key)
     headers = {"X-StepAgent-Run-Id": following.run.run_id}
     if chat.stream:
         return StreamingResponse(
@@ -49,10 +53,9 @@ async def _read_body(request: Request) -> bytes:
     return body
 
 
-def _principal(request: Request) -> Principal:
+def _caller(request: Request) -> Caller:
     """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
-    context = json.loads(request.headers["x-amzn-request-context"])
-    return Principal(context["authorizer"]["principalId"])
+    return caller_in(json.loads(request.headers["x-amzn-request-context"])["authorizer"])
 
 
 async def refuse(request: Request, error: Exception) -> Response:

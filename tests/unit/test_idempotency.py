@@ -267,3 +267,14 @@ def test_key_of_the_header_reaches_the_run(monkeypatch: pytest.MonkeyPatch) -> N
     posted(monkeypatch, told, shapes.unfinished(a_run()), **{"Idempotency-Key": "k"})
     posted(monkeypatch, told, shapes.unfinished(a_run()))
     assert told.keys == ["k", ""]
+
+
+def test_request_that_joins_a_run_has_it_go_on_when_its_execution_was_lost(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = say(request_for(), OWNER, "k").run
+    resumed: list[Run] = []
+    monkeypatch.setattr(service, "start_execution", lambda name: False)
+    monkeypatch.setattr(service, "ensure_execution", resumed.append)
+    say(request_for(), OWNER, "k")
+    assert resumed == [run]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent.api.requests import MAX_BODY_BYTES, ChatRequest, read_answer_request, read_chat_request
+from stepagent.api.body import MAX_BODY_BYTES, raw_body
+from stepagent.api.requests import ChatRequest, read_answer_request, read_chat_request
 from stepagent.api.shapes import completion
 from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
 from stepagent.messages import AssistantMessage, AttachedFile, UserMessage

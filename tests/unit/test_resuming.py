@@ -188,6 +188,13 @@ def test_one_execution_is_started_when_two_find_the_last_one_lost(service: Servi
     assert (going_on.executions, list(service.standing)) == (2, [RUN_ID, f"{RUN_ID}-2"])
 
 
+def test_count_of_executions_never_goes_back_when_who_counts_has_an_old_look_at_the_run(service: Service) -> None:
+    run = begun(service)
+    lose(service, 2)
+    assert count_execution(run) == require_run(RUN_ID)
+    assert require_run(RUN_ID).executions == 3
+
+
 def test_one_that_was_counted_is_started_when_who_counted_it_died(service: Service) -> None:
     counted = count_execution(begun(service))
     service.restart()

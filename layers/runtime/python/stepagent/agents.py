@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from stepagent.answer_form import AnswerForm
 from stepagent.models import Frozen
 from stepagent.questions import QuestionSpec
 from stepagent.targets import HttpTarget, McpTarget
@@ -223,6 +224,13 @@ class ToolUse(Frozen):
         return tool.model_copy(update=changes)
 
 
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+# Fields of an agent that its model is sent as they are.
+MODEL_FIELDS = frozenset(
+    {"temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "reasoning_effort"}
+)
+
+
 def _as_use(row: Any) -> Any:
     return {"tool": row} if isinstance(row, str) else row
 
@@ -246,6 +254,13 @@ class AgentSpec(Frozen):
     )
     limits: Limits = Limits()
     temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    seed: int | None = None
+    stop: tuple[str, ...] = Field((), max_length=4, description="Texts before which a reply ends.")
+    reasoning_effort: ReasoningEffort | None = None
+    answer_form: AnswerForm | None = Field(None, description="The form in which answers are wanted; None for text.")
 
     @model_validator(mode="after")
     def _has_the_tool_that_it_must_call(self) -> Self:

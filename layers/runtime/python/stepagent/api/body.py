@@ -1,5 +1,7 @@
 """Bodies of requests: read from bytes and checked against a model; refusals name the field."""
 
+from base64 import b64decode
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -7,7 +9,10 @@ from pydantic_core import from_json
 
 from stepagent.errors import BodyTooLarge, InvalidRequest
 
-MAX_BODY_BYTES = 4 * 1024 * 1024  # an image in base64 fits; a function takes 6 MB, in which the body is escaped as JSON
+# An image of some megabytes fits, in base64. A function is called with 6 MB at most, in which a body is a JSON string.
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+FORMS = ("a text", "a list of parts", "an object")  # of a value; pydantic puts them into the place of an error
 
 
 class Body(BaseModel):
@@ -26,17 +31,32 @@ class Body(BaseModel):
         )
 
 
+class Query(BaseModel):
+    """What stands behind the path's question mark. Unknown names are refused here as well."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
 BodyT = TypeVar("BodyT", bound=Body)
+QueryT = TypeVar("QueryT", bound=Query)
 
 
-class Form(str):
-    """The name of one form of a value that has several; pydantic puts it into the place of an error."""
+def raw_body(text: str | None, *, is_base64: bool) -> bytes:
+    """The body of an event of API Gateway, as the client sent it.
 
-    __slots__ = ()
+    Raises:
+        InvalidRequest: it is not the base64 that the event says.
+    """
+    if not is_base64:
+        return (text or "").encode()
+    try:
+        return b64decode(text or "", validate=True)
+    except ValueError as error:
+        raise InvalidRequest("The body is not base64.") from error
 
 
 def read_body(body: bytes, kind: type[BodyT], unsupported: frozenset[str] = frozenset()) -> BodyT:
-    """Reads a JSON object. A field that is `unsupported` is one whose every value but its default is refused.
+    """Reads and checks a JSON object. `unsupported` are fields of which any value but the neutral one is refused.
 
     Raises:
         BodyTooLarge: more than 4 MB.
@@ -56,9 +76,24 @@ def read_body(body: bytes, kind: type[BodyT], unsupported: frozenset[str] = froz
         raise _refusal(error.errors(include_url=False, include_input=False)[0], unsupported) from error
 
 
+def read_query(given: Mapping[str, str], kind: type[QueryT]) -> QueryT:
+    """Reads and checks the parameters of a query.
+
+    Raises:
+        InvalidRequest: one is unknown or wrong; the message and `param` name it.
+    """
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False, include_input=False)[0], frozenset()) from error
+
+
 def _refusal(problem: Any, unsupported: frozenset[str]) -> InvalidRequest:
-    place = [part for part in problem["loc"] if not isinstance(part, Form)]
-    param = ".".join(map(str, place))
-    if problem["type"] == "extra_forbidden" or (place and place[0] in unsupported):
+    place = [str(part) for part in problem["loc"] if part not in FORMS]
+    param = ".".join(place)
+    if problem["type"] == "extra_forbidden":
         return InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter")
-    return InvalidRequest(f"{param!r}: {problem['msg']}.", param)
+    if place and place[0] in unsupported:
+        return InvalidRequest(f"{place[0]!r} is not supported.", place[0], "unsupported_parameter")
+    message = problem["msg"].removeprefix("Value error, ")
+    return InvalidRequest(f"{param!r}: {message}.", param)

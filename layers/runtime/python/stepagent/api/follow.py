@@ -48,30 +48,31 @@ class Progress:
 
 
 async def follow(
-    run_id: RunId, after: int, progress: Progress, longest_s: float | None = None
+    run_id: RunId, after: int, progress: Progress | None, longest_s: float | None = None
 ) -> AsyncIterator[Event | None]:
     """Events behind number `after`, as they are written; None now and then, for a sign of life.
 
-    Ends with the run's last event, when the run waits for a person, or after `longest_s`, without it after 14 minutes.
-    Where no event has come for 15 seconds the record says whether it ends. Earlier events are read as well where they
-    have not expired, since they tell which questions are open.
+    Ends with the run's last event, or after `longest_s`, without it after 14 minutes. Where no event has come for 15
+    seconds the record says whether it ends. With `progress` it ends as well when the run waits for a person, and
+    earlier events are read too where they have not expired, since they tell which questions are open.
     """
-    seen = 0
+    seen = 0 if progress else after
     began = quiet_since = spoke_at = time.monotonic()
     while time.monotonic() - began < (_LONGEST_S if longest_s is None else longest_s):
         events = await asyncio.to_thread(read_events, run_id, seen)
         for event in events:
-            progress.see(event)
+            if progress:
+                progress.see(event)
             seen = event.n
             if seen > after:
                 yield event
         moment = time.monotonic()
         if events:
-            if progress.ended or (seen > after and progress.waits):
+            if events[-1].type in LAST_EVENTS or (progress and seen > after and progress.waits):
                 return
             quiet_since = spoke_at = moment
         elif moment - spoke_at > _KEEP_ALIVE_S:
-            if await asyncio.to_thread(_is_at_rest, run_id):
+            if await asyncio.to_thread(_is_at_rest, run_id, waiting_too=progress is not None):
                 return
             spoke_at = moment
             yield None
@@ -79,7 +80,7 @@ async def follow(
         await asyncio.sleep(min(_SLOW_S, max(_QUICK_S, (moment - quiet_since) / 10)))
 
 
-def _is_at_rest(run_id: RunId) -> bool:
+def _is_at_rest(run_id: RunId, *, waiting_too: bool) -> bool:
     """Whether a run has ended or waits, by its record: an event is lost where a function dies before it writes it."""
     run = load_run(RunKey.parse(run_id))
-    return run is None or run.status in ENDED or bool(run.pending)
+    return run is None or run.status in ENDED or (waiting_too and bool(run.pending))

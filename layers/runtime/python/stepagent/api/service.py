@@ -21,9 +21,11 @@ from stepagent.resuming import ensure_execution
 from stepagent.rows import Catalog
 from stepagent.runs import ENDED, InteractionId, Principal, Run, RunKey, SessionKey
 from stepagent.settings import settings
+from stepagent.spending import UsedKey, within_budget
 from stepagent.store.catalog import list_rows
 from stepagent.store.idempotency import Begun, IdempotencyKey, note_begun
 from stepagent.store.journal import last_event
+from stepagent.store.keys import read_spent
 from stepagent.store.runs import Session, create_run, load_run, load_session, require_run
 
 
@@ -43,8 +45,15 @@ def models() -> dict[str, ModelSpec]:
     return load_models(settings().catalog_dir / MODELS_FILE)
 
 
-def say(request: ChatRequest, principal: Principal, idempotency_key: str = "") -> Following:
-    """Answers the question that the session waits with, or starts a run.
+def say(
+    request: ChatRequest,
+    principal: Principal,
+    idempotency_key: str = "",
+    *,
+    may_answer: bool = True,
+    used_key: UsedKey | None = None,
+) -> Following:
+    """Answers the question that the session waits with, where it may, or starts a run.
 
     With an idempotency key it does so once: the same request with the same key joins what the first one began.
 
@@ -52,9 +61,10 @@ def say(request: ChatRequest, principal: Principal, idempotency_key: str = "") -
         NotFound: there is no such agent.
         Conflict: the session's run is still going on.
         IdempotencyKeyReused: the key was sent with another request.
+        BudgetSpent: a run would begin, and nothing is left of what may be spent with the key that the caller used.
     """
     key = request_key(request, principal, idempotency_key) if idempotency_key else None
-    return _once(request, key, lambda: _begin(request, principal, key))
+    return _once(request, key, lambda: _begin(request, principal, key, may_answer=may_answer, used_key=used_key))
 
 
 def start_job(request: ChatRequest, principal: Principal, job_id: str) -> Run:
@@ -121,7 +131,12 @@ def _join(request: ChatRequest, begun: Begun) -> Following:
 
 
 def _begin(
-    request: ChatRequest, principal: Principal, key: IdempotencyKey | None, *, may_answer: bool = True
+    request: ChatRequest,
+    principal: Principal,
+    key: IdempotencyKey | None,
+    *,
+    may_answer: bool = True,
+    used_key: UsedKey | None = None,
 ) -> Following:
     """Starts a run, or, where it may, answers the question that the session waits with."""
     found = find_agent(request.model)
@@ -136,11 +151,12 @@ def _begin(
         run_id=RunKey(session_key, session.runs + 1).run_id,
         session_id=session_id,
         owner=principal,
-        agent=_with_wishes(found.agent, request),
+        agent=_within_budget(_with_wishes(found.agent, request), used_key),
         tools=found.tools,
         versions=found.versions,
         system=request.system,
         created_at=now(),
+        used_key=used_key,
     )
     try:
         create_run(run, request.conversation(), key)
@@ -177,6 +193,19 @@ def _answer(run: Run, question: InteractionId, request: ChatRequest) -> None:
         answer(question, run.owner, request.messages[-1].text)
     except InvalidAnswer as error:  # what it does not fit is the message here
         raise InvalidAnswer(error.message, "messages") from error
+
+
+def _within_budget(agent: AgentSpec, used_key: UsedKey | None) -> AgentSpec:
+    """The agent, bounded by what is left to spend with a key.
+
+    Raises:
+        BudgetSpent: nothing is.
+    """
+    if used_key is None or used_key.budget is None:
+        return agent
+    moment, budget = now(), used_key.budget
+    limits = within_budget(agent.limits, budget, read_spent(used_key.key_id, budget.per, moment), moment)
+    return agent.model_copy(update={"limits": limits})
 
 
 def _with_wishes(agent: AgentSpec, request: ChatRequest) -> AgentSpec:

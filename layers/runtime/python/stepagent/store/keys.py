@@ -1,8 +1,8 @@
 """Keys in the record, by the SHA-256 of each, and what was spent with them.
 
 All keys stand in one partition: a request that names a key costs one read, and a list one query. What is spent is
-counted in the transaction that stores a turn, exactly and once; the count of a period is spread over a few items, so that
-runs which go on at the same time do not wait for each other.
+counted in the transaction that stores a turn, exactly and once; the count of a period is spread over a few items, so
+that runs which go on at the same time do not wait for each other.
 """
 
 import json
@@ -100,7 +100,9 @@ def note_use(record: KeyRecord) -> None:
     moment = now()
     if record.last_used_at and moment - record.last_used_at < _USE_EVERY:
         return
-    used = change(key_key(record.digest), "SET last_used_at = :now", "attribute_exists(pk)", {":now": moment.isoformat()})
+    used = change(
+        key_key(record.digest), "SET last_used_at = :now", "attribute_exists(pk)", {":now": moment.isoformat()}
+    )
     apply(used)
 
 

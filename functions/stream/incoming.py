@@ -1,0 +1,31 @@
+"""What the routes read of a request beside its fields: its body, and who sent it."""
+
+import json
+
+from starlette.requests import Request
+
+from stepagent.api.body import MAX_BODY_BYTES
+from stepagent.errors import BodyTooLarge
+from stepagent.runs import Principal
+
+NO_BUFFERING = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # what a stream asks of whoever passes it on
+
+
+async def body_of(request: Request) -> bytes:
+    """The body, read no further than the limit.
+
+    Raises:
+        BodyTooLarge: it goes on behind that.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise BodyTooLarge(f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
+    return body
+
+
+def principal_of(request: Request) -> Principal:
+    """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
+    context = json.loads(request.headers["x-amzn-request-context"])
+    return Principal(context["authorizer"]["principalId"])

@@ -1,0 +1,171 @@
+"""What the routes of runs and sessions do: runs begun and left to themselves, listed, and read with all that was said.
+
+A list of runs is read from its owner's partition, or from a session's count of its runs: no index, so a run is listed
+from the moment at which it began, and what is read is no more than what is shown.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AliasChoices, Discriminator, Field, Tag
+
+from stepagent.announcing import view
+from stepagent.api import shapes
+from stepagent.api.body import FORMS, Body, read_body
+from stepagent.api.conversation import shown_entries
+from stepagent.api.query import Query
+from stepagent.api.requests import ChatMessage, ChatRequest, check_said
+from stepagent.api.service import read_run, say, session_key_of
+from stepagent.errors import InvalidRequest, NotFound
+from stepagent.interactions import read_interaction
+from stepagent.runs import ENDED, Principal, Run, RunKey, RunStatus, SessionKey
+from stepagent.store.runs import list_runs, load_conversation, load_run, load_session
+
+MAX_LISTED = 100
+_MAX_READ = 200  # runs that one request reads, where it looks for those of a status
+_SESSIONS_RUNS = 20
+_NOT_IN_LISTS = frozenset({"answer", "versions"})  # which may be long
+
+
+class RunRequest(Body):
+    """A run to begin, which nobody waits for. `input` is a text, or messages as those of a chat completion."""
+
+    agent: str = Field(validation_alias=AliasChoices("agent", "model"))
+    input: Annotated[
+        Annotated[str, Tag(FORMS[0])] | Annotated[list[ChatMessage], Field(min_length=1), Tag(FORMS[1])],
+        Discriminator(lambda given: FORMS[isinstance(given, list)]),
+    ]
+    session_id: str | None = Field(None, min_length=1, max_length=128)
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_output_tokens: int | None = Field(None, ge=1)
+
+    def as_chat(self) -> ChatRequest:
+        said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        return ChatRequest(
+            model=self.agent,
+            messages=said,
+            session_id=self.session_id,
+            temperature=self.temperature,
+            max_completion_tokens=self.max_output_tokens,
+        )
+
+
+class RunsQuery(Query):
+    """Which runs to list. `after` is the id behind which the list goes on, which is `next` of the page before."""
+
+    session_id: str | None = Field(None, min_length=1, max_length=128)
+    status: RunStatus | None = None
+    limit: int = Field(20, ge=1, le=MAX_LISTED)
+    after: str | None = None
+
+
+class EntriesQuery(Query):
+    """Which entries of a run's conversation to show: those behind number `after`."""
+
+    limit: int = Field(50, ge=1, le=MAX_LISTED)
+    after: int = Field(0, ge=0)
+
+
+class _Page(NamedTuple):
+    """Some runs; `next` is where to go on, None at the end."""
+
+    runs: Sequence[Run]
+    next: str | None
+
+
+def read_run_request(body: bytes) -> RunRequest:
+    """Reads and checks the body of a run to begin. Raises as `read_chat_request` does."""
+    request = read_body(body, RunRequest)
+    check_said(request.as_chat().messages, "input")
+    return request
+
+
+def start_run(request: RunRequest, principal: Principal, idempotency_key: str = "") -> dict[str, Any]:
+    """Begins a run; with an idempotency key once, however often the request comes.
+
+    Raises:
+        NotFound: there is no such agent.
+        Conflict: the session's run is still going on, or waits for a person.
+        IdempotencyKeyReused: the key was sent with another request.
+    """
+    return shapes.run_view(say(request.as_chat(), principal, idempotency_key, may_answer=False).run)
+
+
+def show_runs(query: RunsQuery, principal: Principal) -> dict[str, Any]:
+    """Runs that this principal began, the newest first; each without its answer, which reading it alone shows.
+
+    Where a status is asked for, a page may have fewer runs than `limit`, even none, and yet not be the last one.
+
+    Raises:
+        NotFound: `after` is no run of this principal.
+        InvalidRequest: `after` is a run of another session.
+    """
+    page = _page(query, principal)
+    data = [_summary(run) for run in page.runs]
+    return {"object": "list", "data": data, "has_more": page.next is not None, "next": page.next}
+
+
+def show_conversation(run_id: str, query: EntriesQuery, principal: Principal) -> dict[str, Any]:
+    """What was said in a run and what its calls came to, in order and numbered.
+
+    Raises:
+        NotFound: there is no such run, or it is another principal's.
+    """
+    run = read_run(run_id, principal)
+    shown, more = shown_entries(load_conversation(run.key), query.after, query.limit)
+    return {"object": "list", "data": shown, "has_more": more, "next": shown[-1]["n"] if more else None}
+
+
+def show_session(session_id: str, principal: Principal) -> dict[str, Any]:
+    """A session as it stands: its latest runs, the one that is active, and the questions that wait for an answer.
+
+    Raises:
+        NotFound: this principal has none of that name.
+    """
+    session = load_session(session_key_of(principal, session_id))
+    if not session.runs:
+        raise NotFound(f"There is no session {session_id[:128]!r}.", "session_id")
+    page = _page(RunsQuery(session_id=session_id, limit=_SESSIONS_RUNS), principal)
+    active = load_run(session.active) if session.active else None
+    going_on = active if active and active.status not in ENDED else None
+    questions = [read_interaction(question, principal) for question in going_on.pending] if going_on else []
+    return {
+        "object": "session",
+        "id": session_id,
+        "active_run": going_on.run_id if going_on else None,
+        "interactions": [view(question) for question in questions],
+        "runs": [_summary(run) for run in page.runs],
+        "has_more": page.next is not None,
+    }
+
+
+def _page(query: RunsQuery, principal: Principal) -> _Page:
+    after = read_run(query.after, principal) if query.after else None
+    most = _MAX_READ if query.status else query.limit
+    keys = list(islice(_keys(query, principal, after, most + 1), most + 1))
+    found: list[Run] = []
+    for read, key in enumerate(keys[:most], 1):
+        run = load_run(key)
+        if run and query.status in (None, run.status):
+            found.append(run)
+        if len(found) == query.limit:
+            return _Page(found, key.run_id if read < len(keys) else None)
+    return _Page(found, keys[most - 1].run_id if len(keys) > most else None)
+
+
+def _keys(query: RunsQuery, principal: Principal, after: Run | None, most: int) -> Iterator[RunKey]:
+    if query.session_id is None:
+        return iter(list_runs(principal, most, after))
+    session = session_key_of(principal, query.session_id)
+    if after and after.key.session != session:
+        raise InvalidRequest(f"Run {after.run_id} belongs to another session.", "after")
+    return _ordinals(session, after.key.ordinal if after else load_session(session).runs + 1)
+
+
+def _ordinals(session: SessionKey, before: int) -> Iterator[RunKey]:
+    return (RunKey(session, ordinal) for ordinal in range(before - 1, 0, -1))
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in shapes.run_view(run).items() if name not in _NOT_IN_LISTS}
