@@ -64,8 +64,8 @@ new-tool: $(RUN) ## Make a tool that works at once: NAME=weather, for AGENT=assi
 tool-rows: $(RUN) ## Bring the catalog's rows up to date with the functions of the tools
 	@$(PY) -m local.tool_rows
 
-api-key: $(RUN) ## Make a key for a client of a deployed stack: NAME=alice, SCOPES=catalog to change agents and tools
-	@$(PY) -m local.api_key $(NAME) $(SCOPES)
+api-key: $(RUN) ## Make a key of the API: NAME=alice, STACK=stepagent for a deployed one, SCOPES=catalog to change agents and tools
+	@$(PY) -m local.cli keys create '$(NAME)' $(addprefix --scope=,$(SCOPES)) $(if $(STACK),--stack '$(STACK)')
 
 format: $(DEV) ## Put the code into the one format
 	@$(PY) -m ruff check --fix --quiet .
@@ -76,7 +76,7 @@ clean: ## Stop the stack and forget its data; packages and the model stay
 	@rm -rf .local/aws .local/*.log .local/*.json .local/api-key .local/cache .local/model/*.state
 
 RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt \
-	functions/tool_mcp/requirements.txt
+	functions/tool_mcp/requirements.txt functions/authorize/requirements.txt
 
 $(RUN): $(RUN_REQUIREMENTS) local/install.py
 	@$(PYTHON) local/install.py $(VENV) local/requirements.txt && touch $@

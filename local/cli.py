@@ -1,4 +1,4 @@
-"""The command line: `python -m local.cli chat|inbox|up|down|status`. Errors are sentences, never a traceback."""
+"""The command line: `python -m local.cli chat|inbox|up|down|status|keys`. Errors are sentences, never a traceback."""
 
 import os
 import signal
@@ -13,13 +13,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from local import stack
+from local import key_commands, stack
 from local.door_process import Running
 
 if TYPE_CHECKING:
     from local.prompts import Prompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
+app.add_typer(key_commands.app, name="keys")
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", envvar="STEPAGENT_DEBUG", help="Show tracebacks.")]
 
 INTERRUPTED, UNREAD = 130, 141  # what shells say for SIGINT and SIGPIPE

@@ -4,6 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from catalog_routes import add_routes
+from run_routes import add_run_routes
 
 from stepagent import interactions
 from stepagent.announcing import view
@@ -56,6 +57,7 @@ def answer_interaction(interaction_id: str) -> dict[str, Any]:
 
 add_routes(app, "agent", _caller)
 add_routes(app, "tool", _caller)
+add_run_routes(app, _caller)
 
 
 @app.not_found

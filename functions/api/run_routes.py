@@ -14,7 +14,7 @@ from stepagent.api.requests import read_idempotency_key
 from stepagent.api.responses import show_response
 
 
-def add_routes(app: APIGatewayRestResolver, caller: Callable[[], Caller]) -> None:
+def add_run_routes(app: APIGatewayRestResolver, caller: Callable[[], Caller]) -> None:
     """Adds the routes."""
 
     @app.post("/runs")
@@ -22,7 +22,7 @@ def add_routes(app: APIGatewayRestResolver, caller: Callable[[], Caller]) -> Non
         event = app.current_event
         request = runs.read_run_request(raw_body(event.body, is_base64=event.is_base64_encoded))
         key = read_idempotency_key(event.headers.get("Idempotency-Key"))
-        run = runs.start_run(request, caller().principal, key)
+        run = runs.start_run(request, caller(), key)
         headers: dict[str, str | list[str]] = {"Location": f"/v1/runs/{run['run_id']}"}
         return Response(202, content_types.APPLICATION_JSON, run, headers)
 

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any
 
+import routes_events
+import routes_responses
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -69,6 +71,6 @@ async def report(request: Request, error: Exception) -> Response:
 
 
 app = Starlette(
-    routes=[Route("/chat/completions", complete_chat, methods=["POST"])],
+    routes=[Route("/chat/completions", complete_chat, methods=["POST"]), *routes_events.ROUTES, *routes_responses.ROUTES],
     exception_handlers={RequestError: refuse, Exception: report},
 )

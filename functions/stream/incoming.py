@@ -5,6 +5,7 @@ import json
 from starlette.requests import Request
 
 from stepagent.api.body import MAX_BODY_BYTES
+from stepagent.api.keys import Caller, caller_in
 from stepagent.errors import BodyTooLarge
 from stepagent.runs import Principal
 
@@ -25,7 +26,10 @@ async def body_of(request: Request) -> bytes:
     return body
 
 
-def principal_of(request: Request) -> Principal:
+def caller_of(request: Request) -> Caller:
     """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
-    context = json.loads(request.headers["x-amzn-request-context"])
-    return Principal(context["authorizer"]["principalId"])
+    return caller_in(json.loads(request.headers["x-amzn-request-context"])["authorizer"])
+
+
+def principal_of(request: Request) -> Principal:
+    return caller_of(request).principal

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from incoming import NO_BUFFERING, body_of, principal_of
+from incoming import NO_BUFFERING, body_of, caller_of
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -15,12 +15,12 @@ from stepagent.api.responses_requests import read_response_request
 async def create_response(request: Request) -> Response:
     wanted = read_response_request(await body_of(request))
     key = read_idempotency_key(request.headers.get("idempotency-key"))
-    following = await asyncio.to_thread(begin_response, wanted, principal_of(request), key)
+    following = await asyncio.to_thread(begin_response, wanted, caller_of(request), key)
     headers = {"X-StepAgent-Run-Id": following.run.run_id}
     if wanted.stream:
-        parts = stream_response(wanted, following)
+        parts = stream_response(following)
         return StreamingResponse(parts, media_type="text/event-stream", headers=headers | NO_BUFFERING)
-    body = await whole_response(wanted, following)
+    body = await whole_response(following)
     return JSONResponse(body, status_code=202 if body["status"] == "in_progress" else 200, headers=headers)
 
 

@@ -203,7 +203,9 @@ function fail(response, error) {
   const body = known
     ? error.body
     : { error: { message: "The model failed; its log says why.", type: "server_error", param: null, code: null } };
-  if (!response.headersSent) return sendJson(response, known ? error.status : 500, body, { connection: "close" });
+  const status = known ? error.status : 500;
+  const patience = status === 503 ? { "retry-after": "3" } : {}; // whoever is told how long to wait asks more often
+  if (!response.headersSent) return sendJson(response, status, body, { connection: "close", ...patience });
   response.end(`data: ${JSON.stringify(body)}\n\n`);
 }
 

@@ -12,6 +12,7 @@ from stepagent.calls import GENERIC_FUNCTIONS
 from stepagent.catalog import load_catalog
 from stepagent.notifying import SOURCE, Told, detail_of
 from stepagent.settings import Settings
+from stepagent.store.items import KEYS
 from tests.builders import a_run, an_interaction
 from tests.definition import PATH, all_states
 from tests.functions import ROOT
@@ -224,12 +225,12 @@ def test_dead_letter_queue_keeps_messages_longer_than_the_queue_does() -> None:
     assert last_s > first_s  # both count from when it was sent
 
 
-def test_record_forgets_idempotency_keys_and_entries_of_lists_alone() -> None:
+def test_record_forgets_idempotency_keys_entries_of_lists_and_counts_of_keys_alone() -> None:
     ttl = RESOURCES["RecordTable"]["Properties"]["TimeToLiveSpecification"]
     assert ttl == {"AttributeName": "forget_at", "Enabled": True}
     library = ROOT / "layers" / "runtime" / "python" / "stepagent"
     users = {path.name for path in library.rglob("*.py") if "forget_at" in path.read_text()}
-    assert users == {"idempotency.py", "questions.py"}
+    assert users == {"idempotency.py", "questions.py", "keys.py"}
 
 
 def test_execution_data_stays_out_of_the_logs() -> None:
@@ -405,3 +406,45 @@ def test_text_of_the_sample_is_made_of_what_events_have() -> None:
     assert all(line[0] == line[-1] == '"' and line.count('"') == 2 for line in template.splitlines())
     detail = detail_of(an_interaction(), a_run())
     assert {path.removeprefix("$.detail.") for path in paths.values()} <= {*detail, "$.detail-type"}
+
+
+# ---- who may call
+
+
+def test_authorizer_reads_keys_alone_and_never_what_people_said() -> None:
+    [reading] = statements(FUNCTIONS["AuthorizeFunction"])
+    assert reading["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [KEYS]}}
+
+
+def test_every_route_asks_the_authorizer() -> None:
+    assert RESOURCES["Api"]["Properties"]["Auth"]["DefaultAuthorizer"] == "BearerKey"
+    events = [event for properties in FUNCTIONS.values() for event in properties.get("Events", {}).values()]
+    assert [event for event in events if event["Type"] == "Api" and "Auth" in event["Properties"]] == []
+
+
+def test_revoked_key_is_refused_after_a_minute_at_most() -> None:
+    authorizer = RESOURCES["Api"]["Properties"]["Auth"]["Authorizers"]["BearerKey"]
+    assert authorizer["Identity"] == {"Header": "Authorization", "ReauthorizeEvery": 60}
+
+
+GATEWAY: Json = RESOURCES["Api"]["Properties"]["GatewayResponses"]
+
+
+@pytest.mark.parametrize("kind", GATEWAY)
+def test_refusal_of_the_gateway_has_the_shape_that_openai_clients_read(kind: str) -> None:
+    body = GATEWAY[kind]["ResponseTemplates"]["application/json"].replace("$context.error.messageString", '"Why."')
+    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("UNAUTHORIZED", 401), ("ACCESS_DENIED", 401), ("MISSING_AUTHENTICATION_TOKEN", 404), ("THROTTLED", 429)],
+)
+def test_refusal_of_the_gateway_has_its_status(kind: str, status: int) -> None:
+    assert GATEWAY[kind]["StatusCode"] == status
+
+
+def test_tokens_are_not_taken_without_an_audience() -> None:
+    rule = TEMPLATE["Rules"]["TokensAreMeantForUs"]
+    assert rule["RuleCondition"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtIssuer"}, ""]}]}
+    assert rule["Assertions"][0]["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtAudience"}, ""]}]}

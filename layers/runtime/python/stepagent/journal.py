@@ -62,6 +62,10 @@ class Journal:
     def reasoning(self, fragment: str) -> None:
         self._pieces("reasoning", fragment)
 
+    def refusal(self, fragment: str) -> None:
+        """A piece of what is said in place of an answer."""
+        self._pieces("refusal", fragment)
+
     def _pieces(self, kind: str, fragment: str) -> None:
         for start in range(0, len(fragment), BATCH_CHARS):
             self.emit("message.delta", **{kind: fragment[start : start + BATCH_CHARS]})

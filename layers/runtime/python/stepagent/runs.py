@@ -127,6 +127,8 @@ class Run(Frozen):
     tools: tuple[ToolSpec, ...]
     versions: dict[str, int] = Field(default_factory=dict, description="Of their rows, such as `tool search`.")
     system: str = Field("", description="System text that the caller added to the agent's instructions.")
+    metadata: dict[str, str] = Field(default_factory=dict, description="What the caller noted about it.")
+    user: str = Field("", description="Whom the caller asks for, in the caller's own words.")
     created_at: datetime
     parent: CallAddress | None = None
     top: CallAddress | None = None

@@ -2,6 +2,7 @@
 
 import uuid
 
+from stepagent.agents import MODEL_FIELDS
 from stepagent.budget import calls_of, time_left_s
 from stepagent.clock import now
 from stepagent.delegation import answer_parent
@@ -11,7 +12,7 @@ from stepagent.interactions import close_question
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
-from stepagent.llm.reply import ModelRequest, Reply
+from stepagent.llm.reply import Listener, ModelRequest, Reply
 from stepagent.observe import count_end, logger
 from stepagent.runs import ENDED, Decision, Failure, Outcome, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
@@ -79,9 +80,24 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     return record.decision
 
 
+class _Unchecked:
+    """Hears a reply whose text nobody may see before it is known to have the form that is wanted."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def text(self, fragment: str) -> None:
+        pass
+
+    def reasoning(self, fragment: str) -> None:
+        self._listener.reasoning(fragment)
+
+
 def _asker(run: Run, journal: Journal) -> Ask:
+    listener: Listener = _Unchecked(journal) if run.agent.answer_form else journal
+
     def asked(request: ModelRequest) -> Reply:
-        return ask(_models(run), request, _wishes(run), _MEMORY, journal)
+        return ask(_models(run), request, _wishes(run), _MEMORY, listener)
 
     return asked
 
@@ -103,8 +119,9 @@ def _models(run: Run) -> list[ModelSpec]:
 
 def _wishes(run: Run) -> Wishes:
     agent = run.agent
-    fields = {"max_tokens": agent.limits.max_output_tokens, "temperature": agent.temperature}
-    return Wishes(agent.mode, agent.protocol, {name: value for name, value in fields.items() if value is not None})
+    fields = {"max_tokens": agent.limits.max_output_tokens, **agent.model_dump(include=set(MODEL_FIELDS))}
+    given = {name: value for name, value in fields.items() if value is not None and value != ()}
+    return Wishes(agent.mode, agent.protocol, given, agent.answer_form)
 
 
 _MEMORY = Memory(
@@ -129,7 +146,8 @@ def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> Turn
 
 
 def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:
-    journal.text(record.unsaid)
+    refused = record.outcome is not None and record.outcome.stop_reason is StopReason.REFUSED
+    (journal.refusal if refused else journal.text)(record.unsaid)
     if record.reply:
         names = [{"id": call.call_id, "name": call.name} for call in record.reply.calls]
         journal.emit("message.completed", turn=turn, calls=names)

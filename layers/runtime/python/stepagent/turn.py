@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
+from stepagent.answer_form import AnswerForm
 from stepagent.budget import Reached, calls_of, reached, with_notices
 from stepagent.calls import Terms, make_call, reference, to_tool_call
 from stepagent.clock import now
@@ -52,10 +53,11 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
     request = request._replace(tool_choice=agent.tool_choice if turn == 1 else "auto")  # said of the next step alone
     if bound := reached(run, turn, entries, now()):
         closing = _CLOSING.format(why=bound.to_model)
-        return _close(run, turn, bound, ask(request._replace(closing=closing, tools=())))
+        reply = ask(request._replace(closing=closing, tools=()))
+        return _close(run, turn, bound, _in_form(agent.answer_form, request, reply, ask))
     reply = _ask_until_usable(ask, request)
     if not reply.calls:
-        return _answer(run, turn, reply)
+        return _answer(run, turn, _in_form(agent.answer_form, request, reply, ask))
     made = len(calls_of(run, entries))
     return _act(run, turn, reply, tools, made)
 
@@ -94,13 +96,39 @@ def _ask_until_usable(ask: Ask, request: ModelRequest) -> Reply:
             raise ModelReplyUnusable(f"The model's reply was empty, twice (finish reason: {finish}).", usage=spent)
 
 
+def _in_form(form: AnswerForm | None, request: ModelRequest, reply: Reply, ask: Ask) -> Reply:
+    """The reply with an answer of this form. One that has another is corrected once, and no tool is offered for that.
+
+    A refusal stays as it is, and so does what was cut at the limit of a reply: its finish reason tells.
+    """
+    if form is None or reply.finish_reason == "length" or (reply.refusal and not reply.text.strip()):
+        return reply
+    try:
+        return reply._replace(text=form.read(reply.text))
+    except ValueError as why:
+        told = UserMessage(text=form.correction(str(why)))
+    said = [AssistantMessage(text=reply.text)] if reply.text.strip() else []
+    again = request._replace(messages=[*request.messages, *said, told], tools=(), tool_choice="auto")
+    try:
+        corrected = _ask_until_usable(ask, again)
+    except ModelError as error:
+        error.usage = reply.usage + error.usage
+        raise
+    spent = reply.usage + corrected.usage
+    try:
+        return corrected._replace(text=form.read(corrected.text), calls=(), usage=spent)
+    except ValueError as why:
+        raise ModelReplyUnusable(f"The answer has not the form that is wanted, twice: {why}.", usage=spent) from why
+
+
 def _check_filter(reply: Reply, spent: Usage) -> None:
     if reply.finish_reason == "content_filter":
         raise ModelFiltered("The content filter of the model's provider stopped the reply.", usage=spent)
 
 
 def _system(run: Run) -> str:
-    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip()) if part)
+    form = run.agent.answer_form.rule if run.agent.answer_form else ""
+    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip(), form) if part)
 
 
 def _shown(agent: AgentSpec, messages: Sequence[Message]) -> list[Message]:
@@ -136,13 +164,16 @@ def _answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
         return _done(run, turn, StopReason.REFUSED, message, reply.usage, unsaid=reply.refusal)
     reason = StopReason.OUTPUT_LIMIT if reply.finish_reason == "length" else StopReason.ANSWERED
     message = AssistantMessage(text=reply.text, reasoning=reply.reasoning, vendor=reply.vendor)
-    return _done(run, turn, reason, message, reply.usage)
+    unsaid = reply.text if run.agent.answer_form else ""  # no stream carried what was not yet checked
+    return _done(run, turn, reason, message, reply.usage, unsaid=unsaid)
 
 
 def _close(run: Run, turn: int, bound: Reached, reply: Reply) -> TurnRecord:
     """The soft landing: whatever the closing call said is the answer; calls that it made all the same are not run."""
     unsaid = "" if reply.text.strip() else _NO_CLOSING_ANSWER.format(turns=turn - 1, why=bound.to_person)
     message = AssistantMessage(text=unsaid or reply.text, reasoning=reply.reasoning)
+    if run.agent.answer_form:
+        unsaid = message.text
     return _done(run, turn, bound.reason, message, reply.usage, unsaid=unsaid)
 
 

@@ -82,9 +82,9 @@ class NotOffered(Body):
     parallel_tool_calls: Literal[True] = True
     functions: list[Any] = Field([], max_length=0)
     function_call: Literal["auto", "none"] = "auto"
-    n: Literal[1] = 1
+    n: int = Field(1, ge=1, le=1)
     logprobs: Literal[False] = False
-    top_logprobs: Literal[0] = 0
+    top_logprobs: int = Field(0, ge=0, le=0)
     logit_bias: dict[str, Any] = Field({}, max_length=0)
     modalities: list[Literal["text"]] = Field(["text"], min_length=1, max_length=1)
     audio: None = None

@@ -12,6 +12,7 @@ from stepagent.store.runs import load_run
 _QUICK_S = 0.05  # while events come
 _SLOW_S = 0.5  # while a tool or a person takes long
 _KEEP_ALIVE_S = 15
+SILENT_S = 4.5 * 60  # API Gateway ends a response on which nothing came for 5 minutes
 _LONGEST_S = 14 * 60  # a function ends after 15 minutes, and says nothing then
 
 

@@ -10,12 +10,16 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, Discriminator, Field, Tag
 
+from stepagent.agents import ReasoningEffort
 from stepagent.announcing import view
 from stepagent.api import shapes
 from stepagent.api.body import FORMS, Body, read_body
+from stepagent.api.chat_fields import Metadata, ResponseFormat, StopText
+from stepagent.api.content import ChatMessage
 from stepagent.api.conversation import shown_entries
+from stepagent.api.keys import Caller
 from stepagent.api.query import Query
-from stepagent.api.requests import ChatMessage, ChatRequest, check_said
+from stepagent.api.requests import ChatRequest, check_said
 from stepagent.api.service import read_run, say, session_key_of
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.interactions import read_interaction
@@ -37,17 +41,30 @@ class RunRequest(Body):
         Discriminator(lambda given: FORMS[isinstance(given, list)]),
     ]
     session_id: str | None = Field(None, min_length=1, max_length=128)
-    temperature: float | None = Field(None, ge=0, le=2)
+    metadata: Metadata = {}
+    user: str = Field("", max_length=512)
     max_output_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    stop: list[StopText] = Field([], max_length=4)
+    reasoning_effort: ReasoningEffort | None = None
+    response_format: ResponseFormat | None = None
 
     def as_chat(self) -> ChatRequest:
+        """The same request as a chat completion."""
         said = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         return ChatRequest(
             model=self.agent,
             messages=said,
             session_id=self.session_id,
-            temperature=self.temperature,
+            metadata=self.metadata,
+            user=self.user,
             max_completion_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            stop=self.stop,
+            reasoning_effort=self.reasoning_effort,
+            response_format=self.response_format,
         )
 
 
@@ -81,15 +98,17 @@ def read_run_request(body: bytes) -> RunRequest:
     return request
 
 
-def start_run(request: RunRequest, principal: Principal, idempotency_key: str = "") -> dict[str, Any]:
+def start_run(request: RunRequest, caller: Caller, idempotency_key: str = "") -> dict[str, Any]:
     """Begins a run; with an idempotency key once, however often the request comes.
 
     Raises:
         NotFound: there is no such agent.
         Conflict: the session's run is still going on, or waits for a person.
         IdempotencyKeyReused: the key was sent with another request.
+        BudgetSpent: nothing is left of what may be spent with the caller's key.
     """
-    return shapes.run_view(say(request.as_chat(), principal, idempotency_key, may_answer=False).run)
+    chat, used_key = request.as_chat(), caller.used_key
+    return shapes.run_view(say(chat, caller.principal, idempotency_key, may_answer=False, used_key=used_key).run)
 
 
 def show_runs(query: RunsQuery, principal: Principal) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from stepagent.agents import AgentSpec
 from stepagent.api.idempotency import begun_with, job_key, request_key
 from stepagent.api.requests import ChatRequest
+from stepagent.api.wishes import as_wanted
 from stepagent.cancelling import cancel_run
 from stepagent.catalog import find_agent
 from stepagent.clock import now
@@ -151,10 +152,12 @@ def _begin(
         run_id=RunKey(session_key, session.runs + 1).run_id,
         session_id=session_id,
         owner=principal,
-        agent=_within_budget(_with_wishes(found.agent, request), used_key),
+        agent=_within_budget(as_wanted(found.agent, request), used_key),
         tools=found.tools,
         versions=found.versions,
         system=request.system,
+        metadata=request.metadata,
+        user=request.user,
         created_at=now(),
         used_key=used_key,
     )
@@ -206,13 +209,3 @@ def _within_budget(agent: AgentSpec, used_key: UsedKey | None) -> AgentSpec:
     moment, budget = now(), used_key.budget
     limits = within_budget(agent.limits, budget, read_spent(used_key.key_id, budget.per, moment), moment)
     return agent.model_copy(update={"limits": limits})
-
-
-def _with_wishes(agent: AgentSpec, request: ChatRequest) -> AgentSpec:
-    """The agent with what this request asks for otherwise; it may lower the agent's bounds, not raise them."""
-    limits = agent.limits
-    if request.max_output_tokens:
-        most = min(request.max_output_tokens, limits.max_output_tokens or request.max_output_tokens)
-        limits = limits.model_copy(update={"max_output_tokens": most})
-    temperature = agent.temperature if request.temperature is None else request.temperature
-    return agent.model_copy(update={"limits": limits, "temperature": temperature})

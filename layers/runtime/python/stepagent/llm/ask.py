@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stepagent.answer_form import AnswerForm
 from stepagent.errors import ConfigurationError, ModelBusy, ModelContextExceeded, ModelError, ModelLacksTools
 from stepagent.history import estimate_text_tokens, estimate_tokens, fit
 from stepagent.llm.function_call import FunctionCall
@@ -19,11 +20,16 @@ from stepagent.usage import Usage
 
 
 class Wishes(NamedTuple):
-    """What an agent asks of its model: a mode, other words for the text protocol, fields of the request."""
+    """What an agent asks of its model: a mode, other words for the text protocol, fields of the request.
+
+    `form` is that of the answer. It is a field only where no tool is offered: many servers take not both, and a call
+    in the text protocol has another form. What the model is told in words counts everywhere.
+    """
 
     mode: ModeName | None = None
     protocol: str = ""
     fields: Mapping[str, Any] = {}
+    form: AnswerForm | None = None
 
 
 class Memory(NamedTuple):
@@ -110,12 +116,13 @@ def _requests(model: ModelSpec, mode: Mode, request: ModelRequest, wishes: Wishe
     closing = [UserMessage(text=request.closing)] if request.closing else []
     around = json.dumps(mode.render(request._replace(messages=closing), names), ensure_ascii=False)
     budget = model.context_tokens - model.output_tokens - estimate_text_tokens(around)
+    form = wishes.form.request_field(model.response_format) if wishes.form and not request.tools else {}
     previous = None
     for _ in range(2):
         messages = fit(request.messages, budget)
         fields = mode.render(request._replace(messages=[*messages, *closing]), names)
         if fields != previous:
-            yield {**wishes.fields, **fields}
+            yield {**wishes.fields, **form, **fields}
         previous = fields
         # The context may be smaller than its row says, so what was refused counts, not what should have fitted.
         budget = min(budget, sum(map(estimate_tokens, messages))) // 2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -67,6 +67,10 @@ class ModelSpec(Frozen):
     schema_dialect: Dialect = Field("openai", description="Which constructs of JSON Schema its server takes in tools.")
     call_id_pattern: str = Field(r"[\x21-\x7e]{1,64}", description="Ids of calls that its server takes back.")
     parallel_tool_calls: bool | None = Field(None, description="Sent as it is; None sends no such field.")
+    reasoning_effort: bool = Field(False, description="It takes `reasoning_effort`.")
+    response_format: Literal["none", "object", "schema"] = Field(
+        "none", description="What it takes as `response_format`: nothing, a JSON object, or also a JSON Schema."
+    )
     stream_usage: bool = Field(True, description="It takes `stream_options.include_usage`.")
     defaults: dict[str, Any] = Field(default_factory=dict, description="Request fields unless the agent sets them.")
     renamed: dict[str, str] = Field(default_factory=dict, description="Request fields that its server names otherwise.")
@@ -96,6 +100,15 @@ class ModelSpec(Frozen):
         """Whose server it is, for what only that one understands."""
         return self.vendor or self.base_url
 
+    def takes(self, field: str) -> bool:
+        """Whether its server takes a field of a request."""
+        if field == "reasoning_effort":
+            return self.reasoning_effort
+        return field not in self.unsupported
+
+    def _sends(self, field: str) -> bool:
+        return self.takes(field) or (field == "reasoning_effort" and field in self.defaults)
+
     def priced(self, usage: Usage) -> Usage:
         """The same tokens with what they cost here."""
         return usage.model_copy(update={"cost_usd": self.prices.cost_usd(usage)})
@@ -110,7 +123,7 @@ class ModelSpec(Frozen):
             wanted["stream_options"] = {"include_usage": True}
         if self.parallel_tool_calls is not None and fields.get("tools"):
             wanted["parallel_tool_calls"] = self.parallel_tool_calls
-        sent = {self.renamed.get(name, name): value for name, value in wanted.items() if name not in self.unsupported}
+        sent = {self.renamed.get(name, name): value for name, value in wanted.items() if self._sends(name)}
         return {"model": self.provider_model, "stream": True, **sent}
 
 

@@ -44,7 +44,7 @@ _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 _COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _STATIC = {
-    *("run_id", "session_id", "owner", "agent", "tools", "versions", "system"),
+    *("run_id", "session_id", "owner", "agent", "tools", "versions", "system", "metadata", "user"),
     *("created_at", "parent", "top", "depth", "used_key"),
 }
 _NOT_ENDED = "NOT (#status IN (:completed, :failed, :cancelled))"

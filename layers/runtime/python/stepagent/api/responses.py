@@ -1,0 +1,152 @@
+"""A followed run as a response of OpenAI's Responses API, streamed, whole, or read later."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from stepagent.api import responses_shapes, shapes
+from stepagent.api.chat import Transcript
+from stepagent.api.follow import SILENT_S, Progress, follow
+from stepagent.api.idempotency import begun_with, request_key
+from stepagent.api.keys import Caller
+from stepagent.api.responses_requests import ResponseRequest
+from stepagent.api.responses_shapes import Events, response_id, run_id_of
+from stepagent.api.service import Following, read_run, say
+from stepagent.errors import Conflict, InvalidRequest, NotFound
+from stepagent.observe import logger
+from stepagent.runs import Principal, Run, RunId, RunKey, RunStatus
+from stepagent.store.journal import Event, read_events
+from stepagent.store.runs import load_session
+
+_PREVIOUS = "previous_response_id"
+
+
+class _Told:
+    """What the events of a run come to."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._transcript = Transcript()
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def add(self, event: Event) -> str:
+        """The text that an event adds."""
+        match event.type:
+            case "message.completed":
+                for call in event.data["calls"]:
+                    self._calls[call["id"]] = {"id": call["id"], "name": call["name"], "status": "pending"}
+            case "tool.completed" if event.data["id"] in self._calls:
+                self._calls[event.data["id"]] |= {"status": "done", "is_error": event.data["is_error"]}
+        return self._transcript.add(event).get("content", "")
+
+    def as_response(self, run: Run) -> dict[str, Any]:
+        """The response; of events that are kept no longer, the run's answer is left."""
+        waits = run.status is RunStatus.WAITING
+        questions = [each for each in self.progress.questions.values() if each["interaction_id"] in run.pending]
+        text = self._transcript.text or run.answer
+        return responses_shapes.response(run, text, list(self._calls.values()), questions if waits else [])
+
+
+def begin_response(request: ResponseRequest, caller: Caller, idempotency_key: str = "") -> Following:
+    """Begins a run, in the session of the previous response where one is named, or answers its question.
+
+    Raises:
+        NotFound: there is no such agent, or no such response.
+        Conflict: the previous response is not the last one of its session, or still goes on.
+        IdempotencyKeyReused: the key was sent with another request.
+        BudgetSpent: nothing is left of what may be spent with the caller's key.
+    """
+    previous = _previous(request, caller.principal)
+    chat = request.as_chat(previous.session_id if previous else None)
+    comes_again = idempotency_key and begun_with(request_key(chat, caller.principal, idempotency_key))
+    if previous and not comes_again:
+        _check_last(previous)
+    return say(chat, caller.principal, idempotency_key, used_key=caller.used_key)
+
+
+def show_response(response: str, principal: Principal) -> dict[str, Any]:
+    """A run as a response, as it stands.
+
+    Raises:
+        NotFound: there is none, or it is another principal's.
+    """
+    run, told = _find(response, principal), _Told()
+    for event in _all_events(run.run_id):
+        told.progress.see(event)
+        told.add(event)
+    return told.as_response(run)
+
+
+async def whole_response(following: Following) -> dict[str, Any]:
+    """The response of a run that has ended or waits; `in_progress` where it takes longer than a silent request may."""
+    run, told = following.run, _Told()
+    async for event in follow(run.run_id, following.after, told.progress, SILENT_S):
+        if event is not None:
+            told.add(event)
+    return told.as_response(await asyncio.to_thread(read_run, run.run_id, run.owner))
+
+
+async def stream_response(following: Following) -> AsyncIterator[bytes]:
+    """Server-sent events of a run; the last one tells how it ended, or that the stream broke."""
+    events = Events(following.run)
+    try:
+        async for part in _stream(following, events):
+            yield part
+    except Exception:
+        logger.exception("stream broke", extra={"run_id": following.run.run_id})
+        yield events.fail(shapes.failure(None)["error"])
+
+
+async def _stream(following: Following, events: Events) -> AsyncIterator[bytes]:
+    run, told = following.run, _Told()
+    for part in events.begin():
+        yield part
+    async for event in follow(run.run_id, following.after, told.progress):
+        if event is None:
+            yield shapes.KEEP_ALIVE
+        elif text := told.add(event):
+            for part in events.text(text):
+                yield part
+    run = await asyncio.to_thread(read_run, run.run_id, run.owner)
+    if run.status is RunStatus.RUNNING:
+        yield events.fail(shapes.still_running(run)["error"])
+        return
+    for part in events.end(told.as_response(run)):
+        yield part
+
+
+def _all_events(run_id: RunId) -> list[Event]:
+    events: list[Event] = []
+    while found := read_events(run_id, len(events)):  # a read brings about 1 MB
+        events += found
+    return events
+
+
+def _find(response: str, principal: Principal) -> Run:
+    try:
+        return read_run(run_id_of(response), principal)
+    except NotFound as error:
+        raise NotFound(f"There is no response {response[:80]!r}.") from error
+
+
+def _previous(request: ResponseRequest, principal: Principal) -> Run | None:
+    if request.previous_response_id is None:
+        return None
+    try:
+        previous = _find(request.previous_response_id, principal)
+    except NotFound as error:
+        raise NotFound(error.message, _PREVIOUS) from error
+    if previous.parent:
+        raise InvalidRequest("A called agent's run cannot be gone on from.", _PREVIOUS)
+    return previous
+
+
+def _check_last(previous: Run) -> None:
+    """A session is one conversation: it goes on from its end."""
+    session, ordinal = previous.key
+    if (last := load_session(session).runs) != ordinal:
+        raise Conflict(
+            f"{response_id(previous)} is not the last one of its session: resp_{RunKey(session, last).run_id} is.",
+            _PREVIOUS,
+            "not_the_last_response",
+        )
