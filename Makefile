@@ -55,8 +55,9 @@ CASES ?= tests/conformance/cases/shared.jsonl
 conformance: $(DEV) ## Run a file of hard cases against the whole product: CASES=file.jsonl
 	@PYTHONPATH=layers/runtime/python $(PY) -m tests.conformance.run $(CASES)
 
-bench: $(DEV) ## Measure what the runtime itself costs a turn
+bench: $(DEV) ## Measure what the runtime itself costs a turn, and how long a delta takes to a client
 	@PYTHONPATH=layers/runtime/python $(PY) -m bench.overhead
+	@PYTHONPATH=layers/runtime/python $(PY) -m bench.streams
 
 new-tool: $(RUN) ## Make a tool that works at once: NAME=weather, for AGENT=assistant unless it says another, or none
 	@$(PY) -m local.new_tool '$(NAME)' '$(AGENT)'

@@ -14,11 +14,11 @@ from stepagent.forms import (
     FormField,
     MultiselectField,
     NumberField,
-    Option,
     SelectField,
     TextField,
     check_form,
 )
+from stepagent.options import Option
 from stepagent.questions import FormQuestion
 
 _YES_NO = (Option(key="yes", value="yes"), Option(key="no", value="no"))

@@ -12,7 +12,7 @@ from local.ask_form import ask_form
 from local.prompts import EditorFailed, Prompts
 from local.terminal import unechoed
 from stepagent.answers import Answer
-from stepagent.forms import Option
+from stepagent.options import Option
 from stepagent.questions import ApprovalQuestion, ChoiceQuestion, FormQuestion, Question, TextQuestion
 
 _question: TypeAdapter[Question] = TypeAdapter(Question)

@@ -1,6 +1,6 @@
 """Who may call the servers of the local stack: programs and pages of this machine."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -21,18 +21,24 @@ _REFUSAL = {
 class LocalCallersOnly:
     """Turns away what a web page of another origin sends, also one whose name was made to point here."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], open_below: str | None = None) -> None:
+        """Whatever is below the path `open_below` may be asked by pages of any origin: it wants a key of its own."""
         self._app = app
+        self._open_below = open_below
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not _is_local(Request(scope)):
+        if scope["type"] == "http" and not self._may_call(Request(scope)):
             await JSONResponse(_REFUSAL, 403)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
+    def _may_call(self, request: Request) -> bool:
+        is_open = self._open_below is not None and request.scope["path"].startswith(self._open_below)
+        origins = [] if is_open else request.headers.getlist("origin")
+        return _are_local([f"//{request.headers.get('host', '')}", *origins])
 
-def _is_local(request: Request) -> bool:
-    asked = [f"//{request.headers.get('host', '')}", *request.headers.getlist("origin")]
+
+def _are_local(asked: Iterable[str]) -> bool:
     try:
         return all(urlsplit(text).hostname in _LOCAL_NAMES for text in asked)
     except ValueError:  # no name at all

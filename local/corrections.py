@@ -25,6 +25,7 @@ from local.turns import MOST, Turns
 def apply() -> None:
     """Correct ministack in this process, before it starts."""
     correct_server()
+    correct_api_gateway()
     correct_dynamodb()
     correct_lambda()
     correct_step_functions()
@@ -42,7 +43,7 @@ def correct_server() -> None:
     import hypercorn.asyncio
     from ministack import app
 
-    app.app = LocalCallersOnly(app.app)
+    app.app = LocalCallersOnly(app.app, open_below="/_aws/execute-api/")
     hypercorn.asyncio.serve = _serve  # type: ignore[assignment]
 
 
@@ -56,12 +57,42 @@ async def _serve(app: Any, config: Any) -> None:
         http="httptools",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         date_header=False,
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=3,
     )
     await uvicorn.Server(settings).serve()
+
+
+# ---- API Gateway
+
+
+def correct_api_gateway() -> None:
+    """It leaves out what an OpenAPI document says of responses: the gateway's own, and those to preflights."""
+    from ministack.services import apigateway_v1
+
+    def with_gateway_responses(module: Any, import_api: Any) -> Any:
+        def imported(spec: Any, base_data: Any = None) -> Any:
+            api_id = import_api(spec, base_data)
+            for kind, response in spec.get("x-amazon-apigateway-gateway-responses", {}).items():
+                module._put_gateway_response(api_id, kind, response)
+            return api_id
+
+        return imported
+
+    def with_preflights(module: Any, import_operation: Any) -> Any:
+        def imported(api_id: str, resource_id: str, method: str, operation: Any, *more: Any) -> None:
+            import_operation(api_id, resource_id, method, operation, *more)
+            integration = operation.get("x-amazon-apigateway-integration", {})
+            for response in integration.get("responses", {}).values() if method == "OPTIONS" else ():
+                module._put_integration_response(api_id, resource_id, method, response["statusCode"], response)
+
+        return imported
+
+    _replace(apigateway_v1, "_import_rest_api", with_gateway_responses)
+    _replace(apigateway_v1, "_import_operation", with_preflights)
 
 
 # ---- DynamoDB

@@ -58,7 +58,7 @@ def deploy(emulator: Emulator, build: Build, *, name: str = STACK_NAME) -> Stack
     found = _find(cloudformation, name)
     if not found or not _is_current(found, build):
         _upload(emulator, build)
-        found = _apply(cloudformation, name, build, found)
+        found = _apply(emulator, cloudformation, name, build, found)
     return _stack(emulator, found)
 
 
@@ -80,11 +80,13 @@ def _upload(emulator: Emulator, build: Build) -> None:
     s3 = client(emulator, "s3")
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):  # after a crash, when objects outlived the rest
         s3.create_bucket(Bucket=CODE_BUCKET)
-    for key, content in build.objects.items():
+    for key, content in {**build.objects, build.digest: build.template.encode()}.items():
         s3.put_object(Bucket=CODE_BUCKET, Key=key, Body=content)
 
 
-def _apply(cloudformation: Any, name: str, build: Build, found: dict[str, Any] | None) -> dict[str, Any]:
+def _apply(
+    emulator: Emulator, cloudformation: Any, name: str, build: Build, found: dict[str, Any] | None
+) -> dict[str, Any]:
     """Create or update, and wait for the end."""
     if found and found["StackStatus"] in _UNUSABLE:
         cloudformation.delete_stack(StackName=name)
@@ -98,7 +100,7 @@ def _apply(cloudformation: Any, name: str, build: Build, found: dict[str, Any] |
             _settle(cloudformation, name)
         change(
             StackName=name,
-            TemplateBody=build.template,
+            TemplateURL=f"{emulator.endpoint}/{CODE_BUCKET}/{build.digest}",  # a request takes 51,200 bytes of one
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
             Tags=[{"Key": _DIGEST_TAG, "Value": build.digest}],
         )

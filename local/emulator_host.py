@@ -24,11 +24,11 @@ def main() -> None:
     lock = _lock(arguments.state_dir)
     if arguments.tied:
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    corrections.apply()
-    from ministack.app import main as run_ministack
-
     sys.argv = ["ministack"]  # it parses the command line itself
     try:
+        corrections.apply()
+        from ministack.app import main as run_ministack
+
         run_ministack()
     except Exception:
         traceback.print_exc()  # the exit below would swallow it

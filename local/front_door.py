@@ -1,10 +1,12 @@
 """The HTTP API on 127.0.0.1: streams through the product's own application, the rest through the emulator's REST API.
 
 What API Gateway does between a client and the functions is done here: finding the route, and telling who calls.
-Everybody who reaches this port is the principal `local`; web pages of other origins are turned away.
+Whoever reaches this port is the principal `local`, or, with a key that `keys create` made, the one that the key names;
+web pages of other origins are turned away.
 """
 
 import argparse
+import asyncio
 import importlib.util
 import json
 import logging
@@ -18,12 +20,15 @@ import httpx
 import uvicorn
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from local.callers import LocalCallersOnly
+from stepagent.api.cors import ALLOWED_HEADERS, ALLOWED_METHODS, EXPOSED_HEADERS, PREFLIGHT_S
+from stepagent.api.keys import bearer_in, caller_of_key, is_well_formed
 from stepagent.api.shapes import error_body
 
 STREAM_APP = Path(__file__).resolve().parent.parent / "functions" / "stream" / "app.py"
@@ -33,6 +38,7 @@ _CONTEXT_HEADER = b"x-amzn-request-context"  # where the Lambda Web Adapter puts
 _NOT_FORWARDED = {"host", "connection", "content-length", "authorization", "accept-encoding", "transfer-encoding"}
 _NOT_COPIED = {"connection", "content-length", "transfer-encoding", "keep-alive", "date", "server"}
 _API_TIMEOUT_S = 29  # API Gateway's own
+_MAX_BODY_BYTES = 10 * 1024 * 1024  # API Gateway's own, too
 
 _log = logging.getLogger(__name__)
 
@@ -50,24 +56,33 @@ class FrontDoor:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if any(route.matches(scope)[0] is Match.FULL for route in self._stream_app.routes):
-            headers = [item for item in scope["headers"] if item[0] != _CONTEXT_HEADER]
-            await self._stream_app({**scope, "headers": [*headers, (_CONTEXT_HEADER, REQUEST_CONTEXT)]}, receive, send)
-            return
         request = Request(scope, receive)
+        if any(route.matches(scope)[0] is Match.FULL for route in self._stream_app.routes):
+            context = await asyncio.to_thread(_context, _own_key(request))
+            if context is None:
+                await _refuse(401, "The key is missing or not valid.", "invalid_api_key")(scope, receive, send)
+                return
+            headers = [item for item in scope["headers"] if item[0] != _CONTEXT_HEADER]
+            await self._stream_app({**scope, "headers": [*headers, (_CONTEXT_HEADER, context)]}, receive, send)
+            return
         await (await self._forward(request))(scope, receive, send)
 
     async def _forward(self, request: Request) -> Response:
         headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
+        if key := _own_key(request):
+            headers["authorization"] = f"Bearer {key}"
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         if ".." in path.split("/") or not path.isprintable():
             return _no_such_route(request)
+        body = await _body_of(request)
+        if body is None:
+            return _refuse(413, f"The body has more than {_MAX_BODY_BYTES} bytes.", "body_too_large")
         try:
             answer = await self._api.request(
                 request.method,
                 path,
                 params=request.url.query,
-                content=await request.body(),
+                content=body,
                 headers=headers,
             )
         except httpx.InvalidURL:
@@ -78,6 +93,30 @@ class FrontDoor:
             _log.warning("the emulator is not reachable: %r", error)
             return _emulator_down()
         return _copy(request, answer)
+
+
+def _own_key(request: Request) -> str:
+    """The key that was made for this stack, "" where a client sends any other text: locally nobody needs one."""
+    key = bearer_in(request.headers.get("authorization", ""))
+    return key if is_well_formed(key) else ""
+
+
+def _context(key: str) -> bytes | None:
+    """What the authorizer finds, or None for a key that is not valid."""
+    if not key:
+        return REQUEST_CONTEXT
+    caller = caller_of_key(key)
+    return json.dumps({"authorizer": {"principalId": caller.principal, **caller.context}}).encode() if caller else None
+
+
+async def _body_of(request: Request) -> bytes | None:
+    """The body, None where it is too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_BODY_BYTES:
+            return None
+    return body
 
 
 def _copy(request: Request, answer: httpx.Response) -> Response:
@@ -119,7 +158,20 @@ def create_app(api_url: str, api_key: str) -> LocalCallersOnly:
     """The whole HTTP API."""
     front_door = FrontDoor(_load_stream_app(), api_url, api_key)
     routes = [Route("/healthz", _healthz), Mount("/v1", app=front_door)]
-    return LocalCallersOnly(Starlette(routes=routes, exception_handlers={404: _no_such_route, Exception: _crashed}))
+    app = Starlette(routes=routes, exception_handlers={404: _no_such_route, Exception: _crashed})
+    return LocalCallersOnly(_for_local_pages(app))
+
+
+def _for_local_pages(app: ASGIApp) -> ASGIApp:
+    """Lets a page of another port of this machine read what it is told; other pages do not come so far."""
+    return CORSMiddleware(
+        app,
+        allow_origin_regex=r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?",
+        allow_methods=ALLOWED_METHODS,
+        allow_headers=ALLOWED_HEADERS,
+        expose_headers=EXPOSED_HEADERS,
+        max_age=PREFLIGHT_S,
+    )
 
 
 def _load_stream_app() -> Starlette:

@@ -1,10 +1,13 @@
 """`python -m local.cli keys create|list|revoke`: keys of the API, on the local stack or on a deployed one."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+
+_PIPE_COLUMNS = 240  # whoever reads from a pipe wants a key on a line
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke keys of the API.")
 Stack = Annotated[str, typer.Option(envvar="STEPAGENT_STACK", help="A deployed stack. Without it: the local one.")]
@@ -16,7 +19,7 @@ def create(
     scope: Annotated[list[str] | None, typer.Option(help="catalog: may change agents and tools.")] = None,
     max_cost_usd: Annotated[str, typer.Option(help="US dollars that runs may cost in each period.")] = "",
     max_total_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens that runs may use in each period.")
+        int | None, typer.Option(min=1, help="Tokens that they may use in each period.")
     ] = None,
     per: Annotated[str, typer.Option(help="The period: day or month, in UTC.")] = "month",
     expires_in_days: Annotated[int | None, typer.Option(min=1, max=3650, help="It never expires without this.")] = None,
@@ -42,7 +45,7 @@ def list_all(stack: Stack = "") -> None:
 
     with _plain_errors():
         keys.enter(stack)
-        Console(highlight=False, soft_wrap=True).print(keys.table())
+        Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(keys.table())
 
 
 @app.command()

@@ -39,6 +39,7 @@ def enter(stack: str) -> None:
         KeysUnavailable: there is no such stack, or nobody with these credentials may look.
     """
     if not stack:
+        os.environ.pop("AWS_PROFILE", None)  # it would win over the emulator's credentials
         os.environ.update(_local_environment())
     try:
         connect: Any = boto3.client

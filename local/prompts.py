@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from local.view import printable
-from stepagent.forms import Option, match_option
+from stepagent.options import Option, match_option
 
 NO_OPTION = "Answer with a number, or with the words of an option."
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from local.prompts import NO_OPTION, EditorFailed, in_words, meant, show
 from local.view import printable
-from stepagent.forms import Option
+from stepagent.options import Option
 
 _MAX_LISTED = 12  # options at once; the list moves with the pointer
 

@@ -3,11 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from stepagent.agents import AgentSpec, Limits, ToolSpec
+from stepagent.agents import AgentSpec, Limits
+from stepagent.interactions import Interaction
 from stepagent.llm.reply import Reply, RequestedCall
 from stepagent.messages import CallId
 from stepagent.questions import Question, TextQuestion
-from stepagent.runs import Call, CallResult, CallStatus, Interaction, Principal, Run, RunId
+from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId
+from stepagent.tool_specs import ToolSpec
 from stepagent.usage import Usage
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -23,10 +23,11 @@ from stepagent.executions import client as executions_client
 from stepagent.runs import Call, RunId, RunKey
 from stepagent.settings import settings
 from stepagent.store.clients import dynamodb, s3
-from stepagent.store.runs import load_history
+from stepagent.store.conversation import load_history
 
 ROOT = Path(__file__).resolve().parent.parent
 API_KEY = "local-key"
+CORS_ORIGIN = "https://app.example"  # whose pages may call
 _END_S = 30
 
 
@@ -100,6 +101,7 @@ def local_loop(base_url: str, *, root: Path = ROOT, **environment: str) -> Itera
                 "ModelBaseUrl": base_url,
                 "ModelName": "scripted",
                 "ModelApiKeySecretArn": "",
+                "CorsOrigins": CORS_ORIGIN,
                 "ApiKeyHashes": f"local+catalog={_sha256(API_KEY)},other={_sha256('other-key')}",
             }
             stack = deploy(emulator, build(root, environment=environment, parameters=parameters))

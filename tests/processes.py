@@ -1,5 +1,6 @@
 """The processes of a local stack, and the memory that they take together. Linux only."""
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,10 +24,22 @@ def memory_mb(pids: Iterable[int]) -> float:
     return sum(map(_pss_kb, pids)) / 1024
 
 
+def cpu_s(pid: int) -> float:
+    """The CPU time that a process has taken, in seconds."""
+    user, system = _stat(pid)[11:13] or ("0", "0")
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def _session(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[3]) if fields else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind its name, from its state on."""
     with suppress(OSError):  # it has just ended
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3])
-    return None
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def _pss_kb(pid: int) -> int:

@@ -2,20 +2,24 @@
 
 from typing import Any
 
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, CORSConfig, Response, content_types
 from catalog_routes import add_routes
 from run_routes import add_run_routes
 
-from stepagent import interactions
+from stepagent import answering
 from stepagent.announcing import view
+from stepagent.answering import answer
 from stepagent.api import service, shapes
+from stepagent.api.body import raw_body
+from stepagent.api.cors import ALLOWED_HEADERS, EXPOSED_HEADERS, allowed_origins
 from stepagent.api.keys import Caller, caller_in
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import NotFound, RequestError
-from stepagent.interactions import answer
 from stepagent.observe import logger
 
-app = APIGatewayRestResolver()
+_ORIGINS = allowed_origins()
+_CORS = CORSConfig(_ORIGINS[0], _ORIGINS[1:], list(ALLOWED_HEADERS), list(EXPOSED_HEADERS)) if _ORIGINS else None
+app = APIGatewayRestResolver(cors=_CORS)
 
 
 def _caller() -> Caller:
@@ -41,17 +45,18 @@ def cancel_run(run_id: str) -> dict[str, Any]:
 @app.get("/interactions")
 def list_interactions() -> dict[str, Any]:
     status = app.current_event.query_string_parameters.get("status") or "pending"
-    return shapes.interactions(interactions.list_interactions(_caller().principal, status))
+    return shapes.interactions(answering.list_interactions(_caller().principal, status))
 
 
 @app.get("/interactions/<interaction_id>")
 def read_interaction(interaction_id: str) -> dict[str, Any]:
-    return view(interactions.read_interaction(interaction_id, _caller().principal))
+    return view(answering.read_interaction(interaction_id, _caller().principal))
 
 
 @app.post("/interactions/<interaction_id>")
 def answer_interaction(interaction_id: str) -> dict[str, Any]:
-    request = read_answer_request((app.current_event.decoded_body or "").encode())
+    event = app.current_event
+    request = read_answer_request(raw_body(event.body, is_base64=bool(event.is_base64_encoded)))
     return view(answer(interaction_id, _caller().principal, request.answer))
 
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 
 from stepagent.api import catalog
+from stepagent.api.body import raw_body
 from stepagent.api.keys import Caller
 from stepagent.api.preconditions import Precondition
 from stepagent.rows import Row, RowKey, RowKind
@@ -26,7 +27,7 @@ def add_routes(app: APIGatewayRestResolver, kind: RowKind, caller: Callable[[], 
 
     @app.put(f"/{kind}s/<name>")
     def put_row(name: str) -> Response[dict[str, Any]]:
-        body = (app.current_event.decoded_body or "").encode()
+        body = raw_body(app.current_event.body, is_base64=bool(app.current_event.is_base64_encoded))
         changed = catalog.put_row(_key(name), body, _precondition(), caller())
         return _shown(changed.row, caller(), status=201 if changed.created else 200)
 

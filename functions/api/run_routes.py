@@ -20,7 +20,7 @@ def add_run_routes(app: APIGatewayRestResolver, caller: Callable[[], Caller]) ->
     @app.post("/runs")
     def start_run() -> Response[dict[str, Any]]:
         event = app.current_event
-        request = runs.read_run_request(raw_body(event.body, is_base64=event.is_base64_encoded))
+        request = runs.read_run_request(raw_body(event.body, is_base64=bool(event.is_base64_encoded)))
         key = read_idempotency_key(event.headers.get("Idempotency-Key"))
         run = runs.start_run(request, caller(), key)
         headers: dict[str, str | list[str]] = {"Location": f"/v1/runs/{run['run_id']}"}

@@ -28,7 +28,8 @@ async def body_of(request: Request) -> bytes:
 
 def caller_of(request: Request) -> Caller:
     """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
-    return caller_in(json.loads(request.headers["x-amzn-request-context"])["authorizer"])
+    context = request.headers["x-amzn-request-context"].encode("latin-1")  # as it came: names may be in any script
+    return caller_in(json.loads(context)["authorizer"])
 
 
 def principal_of(request: Request) -> Principal:

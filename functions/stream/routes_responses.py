@@ -10,6 +10,7 @@ from starlette.routing import Route
 from stepagent.api.requests import read_idempotency_key
 from stepagent.api.responses import begin_response, stream_response, whole_response
 from stepagent.api.responses_requests import read_response_request
+from stepagent.api.streams import kept_alive
 
 
 async def create_response(request: Request) -> Response:
@@ -18,9 +19,11 @@ async def create_response(request: Request) -> Response:
     following = await asyncio.to_thread(begin_response, wanted, caller_of(request), key)
     headers = {"X-StepAgent-Run-Id": following.run.run_id}
     if wanted.stream:
-        parts = stream_response(following)
+        parts = kept_alive(stream_response(following))
         return StreamingResponse(parts, media_type="text/event-stream", headers=headers | NO_BUFFERING)
     body = await whole_response(following)
+    if reason := body["stepagent"]["stop_reason"]:
+        headers["X-StepAgent-Stop-Reason"] = reason
     return JSONResponse(body, status_code=202 if body["status"] == "in_progress" else 200, headers=headers)
 
 

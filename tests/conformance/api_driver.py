@@ -9,7 +9,8 @@ import httpx
 from starlette.applications import Starlette
 
 from stepagent.runs import RunKey
-from stepagent.store.runs import load_history, load_run
+from stepagent.store.conversation import load_history
+from stepagent.store.runs import load_run
 from tests.conformance import wire
 from tests.conformance.cases import Case, Json, Unsupported
 from tests.conformance.evidence import Answer, Evidence

@@ -9,21 +9,23 @@ from unittest import mock
 from botocore.exceptions import ClientError
 
 from stepagent import executions
+from stepagent.answering import answer
 from stepagent.api.service import session_key_of
 from stepagent.clock import now
 from stepagent.errors import RequestError
 from stepagent.history import fit, to_messages
-from stepagent.interactions import answer
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import Call, CallKey, CallRef, CallResult, Decision, Run, RunKey, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.calls import store_result
 from stepagent.store.clients import dynamodb
+from stepagent.store.conversation import load_history, put_call, put_message
 from stepagent.store.items import marshal
 from stepagent.store.journal import read_events
 from stepagent.store.results import read_kept_result
-from stepagent.store.runs import claim_turn, create_run, load_history, put_call, put_message, store_turn
+from stepagent.store.runs import create_run
 from stepagent.store.table import transact
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import to_result
 from stepagent.tools.rendering import to_text
 from stepagent.usage import Usage

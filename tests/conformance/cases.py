@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepagent.agents import AgentSpec, Limits, ToolSpec
+from stepagent.agents import AgentSpec, Limits
+from stepagent.tool_specs import ToolSpec
 
 Json = dict[str, Any]
 

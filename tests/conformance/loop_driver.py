@@ -15,9 +15,11 @@ from stepagent.runs import Call, CallKey, CallRef, CallResult, Decision, Princip
 from stepagent.settings import settings
 from stepagent.store.calls import store_result
 from stepagent.store.clients import dynamodb
+from stepagent.store.conversation import load_history
 from stepagent.store.items import marshal, unmarshal, unpack
 from stepagent.store.journal import read_events
-from stepagent.store.runs import claim_turn, create_run, load_history, load_run, store_turn
+from stepagent.store.runs import create_run, load_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.usage import Usage
 from tests.conformance import people, queue_driver
 from tests.conformance.cases import Json, Unsupported, agent_of, tools_of

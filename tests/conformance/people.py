@@ -10,8 +10,9 @@ import httpx
 from stepagent.executions import execution_status
 from stepagent.messages import AssistantMessage
 from stepagent.runs import ENDED, Call, Run
+from stepagent.store.conversation import load_history
 from stepagent.store.journal import read_events
-from stepagent.store.runs import load_history, load_run
+from stepagent.store.runs import load_run
 from tests.conformance.cases import Json, Unsupported
 from tests.conformance.evidence import Answer, Evidence, states_of
 from tests.conformance.stage import Stage

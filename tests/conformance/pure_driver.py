@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from stepagent.agents import ToolSpec
 from stepagent.errors import ToolError
 from stepagent.history import estimate_tokens, fit, to_messages
 from stepagent.llm.arguments import parse_arguments
@@ -21,6 +20,7 @@ from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Mode, ModelRequest, ModeName
 from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import Message, UserMessage
+from stepagent.tool_specs import ToolSpec
 from tests.conformance.cases import TARGET, Case, Json, Unsupported, tools_of
 from tests.conformance.evidence import Evidence, Executed
 from tests.conformance.imported import imported

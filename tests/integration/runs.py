@@ -9,8 +9,8 @@ from stepagent.api.chat import whole_chat
 from stepagent.api.requests import ChatRequest, read_chat_request
 from stepagent.api.service import Following, read_run, say
 from stepagent.runs import Call, Principal, Run, RunId
+from stepagent.store.conversation import load_history
 from stepagent.store.journal import read_events
-from stepagent.store.runs import load_history
 from tests.local_loop import LocalLoop
 
 ME = Principal("me")

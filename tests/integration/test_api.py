@@ -9,6 +9,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from stepagent.api.body import MAX_BODY_BYTES
 from stepagent.store.clients import dynamodb
 from tests.local_loop import LocalLoop
 from tests.scripted_model import Fault, Reply, ScriptedModel
@@ -110,14 +111,14 @@ def test_completion_is_502_with_the_reason_when_the_provider_refuses_the_key(
         (json.dumps(body(stream="yes")), 400, "stream"),
         (json.dumps(body(temperature="hot")), 400, "temperature"),
         (json.dumps(body(n=2)), 400, "n"),
-        (json.dumps(body(tools=[])), 400, "tools"),
+        (json.dumps(body(tools=[{"type": "function"}])), 400, "tools"),
         (json.dumps({"messages": HELLO}), 400, "model"),
         (json.dumps([1, 2]), 400, None),
         ("", 400, None),
         ("{", 400, None),
         ('{"temperature": NaN}', 400, None),
         (b"\xff\xfe", 400, None),
-        (json.dumps(body(messages=[{"role": "user", "content": "x" * 262_144}])), 413, None),
+        (json.dumps(body(messages=[{"role": "user", "content": "x" * MAX_BODY_BYTES}])), 413, None),
     ],
 )
 def test_nothing_is_started_or_stored_when_a_request_is_wrong(

@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
+from stepagent.answering import answer
 from stepagent.api.service import read_run
 from stepagent.approvals import digest_of
 from stepagent.cancelling import cancel_run
 from stepagent.errors import Conflict, Expired
-from stepagent.interactions import answer
 from stepagent.runs import InteractionId, RunId
 from stepagent.store.clients import dynamodb
 from stepagent.store.items import call_key, marshal

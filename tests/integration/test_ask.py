@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from stepagent.answering import answer, read_interaction
 from stepagent.api.service import read_run
 from stepagent.cancelling import cancel_run
 from stepagent.errors import Conflict, Expired, InvalidAnswer, NotFound
-from stepagent.interactions import answer, read_interaction
 from stepagent.runs import InteractionId, Principal, RunId
 from stepagent.store.clients import dynamodb
 from stepagent.store.items import question_key

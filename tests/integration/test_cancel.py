@@ -6,11 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stepagent.answering import answer
 from stepagent.api.service import read_run
 from stepagent.cancelling import cancel_run
 from stepagent.delegation import sub_run_of
 from stepagent.errors import Expired, NotFound
-from stepagent.interactions import answer
 from stepagent.runs import RunId
 from stepagent.store.runs import require_run
 from tests.integration.runs import ME, begin, calls_of, chat_of, events_of, finish, probe, results_of, wait_for_event

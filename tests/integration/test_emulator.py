@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from ministack.core.lambda_runtime import ProvidedWorker, kill_workers
 
 from local import emulator_host
 from local.build import build
@@ -257,6 +258,19 @@ def test_new_code_runs_when_it_is_deployed(machine: Machine, emulator: Emulator,
     (project / "functions/worker/app.py").write_text(WORK.replace('"pid"', '"new": True, "pid"'))
     deploy(emulator, build(project, environment={}, parameters={}))
     assert "new" in machine.results({})[0]
+
+
+def test_function_answers_when_it_is_started_as_a_program(project: Path) -> None:
+    package = build(project, environment={}, parameters={})
+    code = json.loads(package.template)["Resources"]["WorkFunction"]["Properties"]["CodeUri"]["Key"]
+    arn = "arn:aws:lambda:us-east-1:000000000000:function:work"
+    config = {"FunctionName": "work", "FunctionArn": arn, "Handler": "app.handler", "Timeout": 10}
+    worker = ProvidedWorker("work", config, package.objects[code])  # of the emulator as it is, without corrections
+    try:
+        answer = worker.invoke({}, "request")
+        assert answer["result"]["pid"] == worker._proc.pid, answer
+    finally:
+        kill_workers([worker])
 
 
 def test_web_server_is_left_out_with_what_refers_to_it(project: Path) -> None:

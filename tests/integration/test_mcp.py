@@ -9,13 +9,14 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec
 from stepagent.clock import now
 from stepagent.mcp_tools import ListedTool, Listing
 from stepagent.rows import Row, Spec, key_of
 from stepagent.store.catalog import read_standing, write_rows
 from stepagent.store.mcp import KeptListing, drop_listing, load_listing, note_failure, store_listing
 from stepagent.targets import McpTarget
+from stepagent.tool_specs import ToolSpec
 from tests.integration.runs import calls_of, finish, function_named, results_of
 from tests.local_loop import LocalLoop
 from tests.mcp_server import McpServer, a_listed_tool, answering

@@ -11,7 +11,7 @@ import pytest
 from local.build import build
 from local.deploy import client, deploy
 from local.emulator import start, stop
-from stepagent.interactions import answer, read_interaction
+from stepagent.answering import answer, read_interaction
 from stepagent.notifying import events
 from stepagent.runs import InteractionId, RunId
 from stepagent.store.clients import dynamodb

@@ -12,11 +12,11 @@ import pytest
 from local.build import build
 from local.deploy import deploy
 from local.emulator import Emulator, start, stop
+from stepagent.answering import answer, read_interaction
 from stepagent.api.chat import whole_chat
 from stepagent.api.service import read_run
 from stepagent.api.shapes import run_view
 from stepagent.delegation import sub_run_of
-from stepagent.interactions import answer, read_interaction
 from stepagent.runs import ENDED, InteractionId, Run, RunId
 from tests import probe
 from tests.integration.runs import ME, begin, calls_of, events_of, results_of

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stepagent.answering import answer
 from stepagent.api.service import read_run
-from stepagent.interactions import answer
 from stepagent.runs import RunId, RunStatus
 from stepagent.store.journal import last_event
 from stepagent.store.runs import require_run

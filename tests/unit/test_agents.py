@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stepagent.agents import AgentSpec, ToolSpec, ToolUse
+from stepagent.agents import AgentSpec
 from stepagent.errors import ToolError
 from stepagent.llm.arguments import parse_arguments
+from stepagent.tool_specs import ToolSpec, ToolUse
 from tests.builders import a_tool
 
 LAMBDA_ARN = "arn:aws:lambda:eu-west-1:123456789012:function:theirs"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stepagent.agents import ToolSpec
 from stepagent.errors import ToolError
 from stepagent.llm.arguments import parse_arguments, replay_text
+from stepagent.tool_specs import ToolSpec
 from tests.builders import a_tool
 
 ANYTHING = a_tool(parameters={"type": "object"})

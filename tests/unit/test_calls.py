@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from stepagent.agents import MAX_DEPTH, Limits, ToolSpec
+from stepagent.agents import MAX_DEPTH, Limits
 from stepagent.approvals import digest_of
 from stepagent.calls import Terms, make_call, reference
 from stepagent.llm.reply import RequestedCall
 from stepagent.runs import Call, CallRef, CallStatus, Run
+from stepagent.tool_specs import ToolSpec
 from tests.builders import OWNER, a_run, a_tool
 
 LAMBDA_ARN = "arn:aws:lambda:eu-west-1:123456789012:function:theirs"

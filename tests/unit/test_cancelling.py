@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stepagent import asking, cancelling, interactions
+from stepagent import asking, cancelling, delivering
+from stepagent.answering import list_interactions
 from stepagent.asking import ask
 from stepagent.cancelling import cancel_run
 from stepagent.clock import now
 from stepagent.ending import finalize
 from stepagent.errors import StepAgentError
-from stepagent.interactions import list_interactions
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import CallStatus, Decision, TurnRecord
 from stepagent.store.calls import load_call
 from stepagent.store.journal import read_events
-from stepagent.store.runs import claim_turn, create_run, require_run, store_turn
+from stepagent.store.runs import create_run, require_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import Invocation, execute
 from stepagent.usage import Usage
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
@@ -35,7 +36,7 @@ def tables() -> Iterator[Disturbance]:
 
 @pytest.fixture
 def disturbance(tables: Disturbance, monkeypatch: pytest.MonkeyPatch) -> Disturbance:
-    for module in (asking, interactions):
+    for module in (asking, delivering):
         monkeypatch.setattr(module, "resume_execution", lambda token, next_kind=None: True)
     monkeypatch.setattr(cancelling, "stop_execution", lambda run_id: None)
     return tables

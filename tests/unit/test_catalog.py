@@ -9,11 +9,12 @@ import yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from stepagent.agents import AgentSpec, Limits, ToolSpec
+from stepagent.agents import AgentSpec, Limits
 from stepagent.catalog import load_catalog, read_files
 from stepagent.errors import ConfigurationError
 from stepagent.llm.registry import find_model, load_models
 from stepagent.rows import RowKey
+from stepagent.tool_specs import ToolSpec
 from tests.builders import a_tool
 from tests.functions import ROOT
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +15,8 @@ from stepagent.api import service
 from stepagent.api.chat import Transcript, stream_chat, whole_chat
 from stepagent.api.requests import ChatRequest, read_chat_request
 from stepagent.api.service import Following, say
+from stepagent.api.shapes import KEEP_ALIVE
+from stepagent.api.streams import KEEP_ALIVE_S, kept_alive
 from stepagent.catalog import FoundAgent
 from stepagent.errors import Conflict, RecordConflict
 from stepagent.messages import Message
@@ -224,14 +228,14 @@ def test_completion_holds_text_reasoning_and_usage_when_it_is_not_streamed(serve
 def test_completion_has_no_choice_and_names_the_run_when_it_takes_longer_than_a_silent_request_may(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "_SILENT_S", 0.01)
+    monkeypatch.setattr(subject, "SILENT_S", 0.01)
     body = whole(serve(TURN, text("A"), status=RunStatus.RUNNING, stop_reason=None))
     assert (body["object"], body["choices"], body["stepagent"]["status"]) == ("chat.completion", [], "running")
     assert body["stepagent"]["run_id"] in body["stepagent"]["message"]
 
 
 def test_silent_request_ends_before_the_gateway_ends_it() -> None:
-    assert subject._SILENT_S < 300 - 15  # and the run must begin inside that time
+    assert following.SILENT_S < 300 - 15  # and the run must begin inside that time
 
 
 @pytest.mark.parametrize(
@@ -293,3 +297,114 @@ def test_session_is_busy_when_another_request_took_it_at_the_same_moment(monkeyp
     with pytest.raises(Conflict) as refused:
         say(request_for(session_id="s"), Principal(OWNER))
     assert (refused.value.http_status, refused.value.error_code) == (409, "session_busy")
+
+
+FILTERED: Json = {"status": RunStatus.FAILED, "failure": Failure(code="content_filter", message="Filtered.")}
+
+
+def test_finish_reason_is_content_filter_when_the_providers_filter_stopped_the_run(serve: Serve) -> None:
+    sents = streamed(serve(TURN, text("A"), ("run.failed", {}), **FILTERED))
+    assert sents[-2].data["choices"][0]["finish_reason"] == "content_filter"
+
+
+def test_completion_has_what_was_said_when_the_providers_filter_stopped_the_run(serve: Serve) -> None:
+    [choice] = whole(serve(TURN, text("A"), ("run.failed", {}), **FILTERED))["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("A", "content_filter")
+
+
+REFUSED = ("message.delta", {"refusal": "I cannot."})
+
+
+def test_refusal_stands_in_the_place_of_content_when_the_model_refused(serve: Serve) -> None:
+    [choice] = whole(serve(TURN, REFUSED, ENDED, stop_reason=StopReason.REFUSED))["choices"]
+    assert (choice["message"]["content"], choice["message"]["refusal"]) == (None, "I cannot.")
+    assert choice["finish_reason"] == "stop"
+
+
+def test_refusal_is_a_delta_of_its_own_when_it_is_streamed(serve: Serve) -> None:
+    found = deltas(streamed(serve(TURN, REFUSED, ENDED, stop_reason=StopReason.REFUSED)))
+    assert [delta["refusal"] for delta in found if "refusal" in delta] == ["I cannot."]
+    assert all(not delta.get("content") for delta in found)
+
+
+@pytest.mark.parametrize(("cost", "shown"), [(Decimal("0.25"), 0.25), (None, None)])
+def test_cost_is_told_with_the_end_when_it_is_known(serve: Serve, cost: Decimal | None, shown: float | None) -> None:
+    sents = streamed(serve(TURN, text("A"), ENDED, usage=Usage(cost_usd=cost)))
+    assert sents[-2].data["stepagent"]["cost_usd"] == shown
+
+
+@pytest.mark.parametrize("place", [0, -2])
+def test_ignored_fields_are_told_at_both_ends_when_nobody_knows_them(serve: Serve, place: int) -> None:
+    assert streamed(serve(TURN, text("A"), ENDED), unknown=1)[place].data["stepagent"]["ignored"] == ["unknown"]
+
+
+def test_nothing_is_told_of_ignored_fields_when_there_are_none(serve: Serve) -> None:
+    assert "ignored" not in streamed(serve(TURN, text("A"), ENDED))[-2].data["stepagent"]
+
+
+def test_running_time_is_told_with_details_when_the_run_ended(serve: Serve) -> None:
+    run = serve(TURN, ENDED, ended_at=NOON + timedelta(seconds=2.5))
+    [flow] = [event.data for event in streamed(run, detail=True) if event.name == "flowResponses"]
+    assert flow[0]["runningTime"] == 2.5
+
+
+@pytest.mark.parametrize("detail", [False, True])
+def test_stream_ends_with_an_error_and_done_when_it_breaks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, detail: bool
+) -> None:
+    def lost(run_id: RunId, after: int) -> list[Event]:
+        raise OSError("no table")
+
+    run = serve()
+    monkeypatch.setattr(following, "read_events", lost)
+    *_, error, done = streamed(run, detail=detail)
+    assert (error.name, error.data["error"]["code"], done.data) == ("error" if detail else "", "stream_broke", "[DONE]")
+    assert ("message" in error.data) == detail
+
+
+def test_first_bytes_come_before_the_runs_first_event(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = serve()
+    monkeypatch.setattr(following, "read_events", lambda run_id, after: [])
+
+    async def first() -> bytes:
+        return await asyncio.wait_for(anext(aiter(stream_chat(request_for(), Following(run, 0)))), 1)
+
+    assert b'"role":"assistant"' in asyncio.run(first())
+
+
+def test_comments_keep_a_stream_alive_when_nothing_of_its_run_is_shown() -> None:
+    async def silent() -> AsyncIterator[bytes]:
+        yield b"a"
+        await asyncio.sleep(0.05)
+        yield b"b"
+
+    async def collect() -> list[bytes]:
+        return [part async for part in kept_alive(silent(), every_s=0.01)]
+
+    parts = asyncio.run(collect())
+    assert (parts[0], parts[-1], set(parts[1:-1])) == (b"a", b"b", {KEEP_ALIVE})
+
+
+def test_stream_ends_its_source_when_the_client_goes_away() -> None:
+    ended: list[bool] = []
+
+    async def source() -> AsyncIterator[bytes]:
+        try:
+            yield b"a"
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    async def leave() -> None:
+        parts = kept_alive(source(), every_s=0.01)
+        for _ in range(3):
+            await anext(parts)
+        await parts.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    assert ended == [True]
+
+
+def test_keep_alive_comes_every_fifteen_seconds() -> None:
+    assert KEEP_ALIVE_S == 15

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepagent import cancelling, delegation, interactions, think
+from stepagent import cancelling, delegation, delivering, think
 from stepagent.agents import AgentSpec, Limits
 from stepagent.call_failures import record_failure
 from stepagent.cancelling import cancel_run
@@ -34,8 +34,9 @@ from stepagent.runs import (
 from stepagent.store.calls import load_call, store_result
 from stepagent.store.items import call_key
 from stepagent.store.journal import LAST_EVENTS, read_events
-from stepagent.store.runs import claim_turn, close_run, create_run, load_run, require_run, store_turn
+from stepagent.store.runs import close_run, create_run, load_run, require_run
 from stepagent.store.table import apply, change
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import error_result
 from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_call, a_done_call, a_run, a_tool
@@ -82,7 +83,7 @@ def service(disturbance: Disturbance, monkeypatch: pytest.MonkeyPatch) -> Servic
     monkeypatch.setattr(delegation, "start_execution", executions.start)
     monkeypatch.setattr(delegation, "find_agent", lambda name: AIDE)
     monkeypatch.setattr(cancelling, "stop_execution", executions.stop)
-    for module in (delegation, interactions):
+    for module in (delegation, delivering):
         monkeypatch.setattr(module, "resume_execution", executions.resume)
     return executions
 

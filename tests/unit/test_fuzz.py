@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from stepagent.agents import Limits, ToolSpec
+from stepagent.agents import Limits
 from stepagent.errors import ModelError
 from stepagent.history import to_messages
 from stepagent.llm import providers
@@ -28,6 +28,7 @@ from stepagent.llm.reply import Mode, ModelRequest, ModeName, Reply
 from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import AssistantMessage, Message, ToolMessage, UserMessage, message_adapter
 from stepagent.runs import Call, CallStatus, Run, TurnRecord
+from stepagent.tool_specs import ToolSpec
 from stepagent.turn import run_turn
 from tests.builders import Heard, a_run, a_tool
 

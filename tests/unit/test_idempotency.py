@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from stepagent.catalog import FoundAgent
 from stepagent.errors import Conflict, IdempotencyKeyReused, InvalidRequest, RecordConflict
 from stepagent.messages import Message
 from stepagent.runs import InteractionId, Principal, Run, RunId, RunKey, RunStatus, SessionKey
+from stepagent.spending import UsedKey
 from stepagent.store.idempotency import Begun, IdempotencyKey, Standing
 from stepagent.store.runs import Session
 from tests.builders import OWNER, RUN_ID, a_run
@@ -221,7 +222,7 @@ class Told:
     def __init__(self) -> None:
         self.keys: list[str] = []
 
-    def __call__(self, request: ChatRequest, principal: Principal, key: str) -> Following:
+    def __call__(self, request: ChatRequest, principal: Principal, key: str, *, used_key: UsedKey | None) -> Following:
         self.keys.append(key)
         return Following(a_run(), 0)
 
@@ -230,7 +231,7 @@ def posted(monkeypatch: pytest.MonkeyPatch, told: Told, body: Json, **headers: s
     """What a request that is not streamed gets where this is its chat completion."""
     app = load("stream", "app")
 
-    async def whole(following: Following) -> Json:
+    async def whole(following: Following, ignored: Sequence[str]) -> Json:
         return body
 
     async def post() -> httpx.Response:

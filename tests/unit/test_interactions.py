@@ -8,18 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepagent import asking, cancelling, interactions
+from stepagent import answering, asking, cancelling, delivering
 from stepagent import think as thinking
 from stepagent.announcing import view
+from stepagent.answering import answer, list_interactions, read_interaction
 from stepagent.answers import Answer
 from stepagent.approvals import digest_of
 from stepagent.asking import ask
 from stepagent.call_failures import record_failure
 from stepagent.clock import now
+from stepagent.delivering import close_question
 from stepagent.ending import finalize
 from stepagent.errors import Conflict, Expired, InvalidAnswer, InvalidRequest, NotFound, RecordConflict
 from stepagent.history import to_messages
-from stepagent.interactions import answer, close_question, list_interactions, read_interaction
+from stepagent.interactions import Interaction
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import (
     Call,
@@ -27,7 +29,6 @@ from stepagent.runs import (
     CallResult,
     CallStatus,
     Decision,
-    Interaction,
     InteractionId,
     Outcome,
     Principal,
@@ -39,8 +40,10 @@ from stepagent.runs import (
 )
 from stepagent.store import questions as store
 from stepagent.store.calls import claim_call, load_call, store_result
+from stepagent.store.conversation import load_history
 from stepagent.store.journal import Event, read_events
-from stepagent.store.runs import claim_turn, close_run, create_run, load_history, require_run, store_turn
+from stepagent.store.runs import close_run, create_run, require_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.think import think
 from stepagent.tools.execution import refusal_of
 from stepagent.usage import Usage
@@ -81,9 +84,9 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     """A loop, and nothing in the record."""
     empty_tables()
     waiting = Loop()
-    for module in (interactions, asking):
+    for module in (delivering, asking):
         monkeypatch.setattr(module, "resume_execution", waiting.resume)
-    monkeypatch.setattr(interactions, "ensure_execution", lambda run: run)  # it has lost none
+    monkeypatch.setattr(delivering, "ensure_execution", lambda run: run)  # it has lost none
     return waiting
 
 
@@ -93,7 +96,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def later(seconds: float) -> None:
         moment: datetime = now() + timedelta(seconds=seconds)
-        for module in (interactions, store):
+        for module in (answering, delivering, store):
             monkeypatch.setattr(module, "now", lambda: moment)
 
     return later

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from local.prompts import EditorFailed, LinePrompts, NobodyAnswers, meant, show
 from local.terminal_prompts import TerminalPrompts
-from stepagent.forms import Option
+from stepagent.options import Option
 
 UP, DOWN, ENTER, CTRL_C, CTRL_D, CTRL_U = "\x1b[A", "\x1b[B", "\r", "\x03", "\x04", "\x15"
 COLOURS = tuple(Option(key=value[0], value=value) for value in ("blue", "dark red", "dark green"))

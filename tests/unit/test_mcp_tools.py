@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from stepagent import mcp_discovery
-from stepagent.agents import AgentSpec, ToolSpec, ToolUse
+from stepagent.agents import AgentSpec
 from stepagent.clock import now
 from stepagent.errors import ToolError
 from stepagent.llm.arguments import parse_arguments
@@ -34,6 +34,7 @@ from stepagent.observe import logger
 from stepagent.runs import Run
 from stepagent.store.mcp import KeptListing
 from stepagent.targets import McpTarget
+from stepagent.tool_specs import ToolSpec, ToolUse
 from stepagent.web.errors import WebRefused
 from stepagent.web.urls import Url
 from tests.builders import a_run

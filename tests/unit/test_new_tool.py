@@ -16,7 +16,7 @@ from local.new_tool import Refused, carry_out, plan_tool
 from local.tool_files import new_files
 from local.tool_places import NoPlace, with_function, with_tool
 from local.tool_rows import load_tool, updated
-from stepagent.agents import ToolSpec
+from stepagent.tool_specs import ToolSpec
 from tests.functions import ROOT
 
 LONGEST = "w" * new_tool.MAX_NAME_CHARS

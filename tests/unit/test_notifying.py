@@ -13,10 +13,11 @@ from botocore.stub import Stubber
 from stepagent import notifying
 from stepagent.announcing import announce_question, announce_reminder, announce_resolved
 from stepagent.approvals import digest_of
+from stepagent.interactions import InteractionStatus
 from stepagent.messages import CallId, UserMessage
 from stepagent.notifying import detail_of, events, schedule_reminder, scheduler
 from stepagent.questions import ChoiceQuestion, ask_approval, make_question
-from stepagent.runs import CallAddress, InteractionStatus, RunId
+from stepagent.runs import CallAddress, RunId
 from stepagent.store.journal import read_events
 from stepagent.store.runs import create_run
 from tests.builders import NOON, OWNER, RUN_ID, a_run, an_interaction

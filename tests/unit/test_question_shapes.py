@@ -10,8 +10,9 @@ from stepagent.api import shapes
 from stepagent.api.chat import Transcript
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import InvalidRequest
+from stepagent.interactions import Interaction
 from stepagent.questions import ChoiceQuestion, FormQuestion, Question, TextQuestion, ask_approval
-from stepagent.runs import CallAddress, Interaction, InteractionId
+from stepagent.runs import CallAddress, InteractionId
 from stepagent.store.journal import Event
 from tests.builders import NOON, OWNER, RUN_ID, call_id
 

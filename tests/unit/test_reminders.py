@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stepagent import asking, interactions, notifying, reminders
+from stepagent import asking, delivering, notifying, reminders
+from stepagent.answering import answer, read_interaction
 from stepagent.asking import ask
 from stepagent.clock import now
+from stepagent.delivering import close_question
 from stepagent.errors import NotFound
-from stepagent.interactions import answer, close_question, read_interaction
 from stepagent.messages import AssistantMessage, CallId, ToolCall, UserMessage
 from stepagent.reminders import remind
 from stepagent.runs import Call, CallAddress, Decision, InteractionId, Run, RunId, TurnRecord
 from stepagent.store import questions as store
 from stepagent.store.calls import load_call
 from stepagent.store.journal import read_events
-from stepagent.store.runs import claim_turn, create_run, require_run, store_turn
+from stepagent.store.runs import create_run, require_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.usage import Usage
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
 from tests.functions import load
@@ -50,7 +52,7 @@ def _tables() -> Iterator[None]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> Plans:
     """Nothing in the record, and a loop that waits for every token."""
     empty_tables()
-    for module in (interactions, asking):
+    for module in (delivering, asking):
         monkeypatch.setattr(module, "resume_execution", lambda *_: True)
     planned = Plans()
     monkeypatch.setattr(reminders, "schedule_reminder", planned.make)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepagent.answer_form import AnswerForm
 from stepagent.api.body import MAX_BODY_BYTES, raw_body
+from stepagent.api.chat_fields import NotOffered
 from stepagent.api.requests import ChatRequest, read_answer_request, read_chat_request
 from stepagent.api.shapes import completion
 from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
@@ -86,6 +88,15 @@ def test_body_is_refused_with_the_reason_when_it_is_no_object(content: bytes, wo
         ({"stream": 1}, "stream"),
         ({"temperature": "1"}, "temperature"),
         ({"temperature": 2.1}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"presence_penalty": -2.1}, "presence_penalty"),
+        ({"frequency_penalty": "1"}, "frequency_penalty"),
+        ({"seed": 1.5}, "seed"),
+        ({"stop": 5}, "stop"),
+        ({"stop": ["a"] * 5}, "stop"),
+        ({"stop": [""]}, "stop.0"),
+        ({"reasoning_effort": "much"}, "reasoning_effort"),
+        ({"user": 5}, "user"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 5.0}, "max_tokens"),
         ({"max_completion_tokens": True}, "max_completion_tokens"),
@@ -105,11 +116,160 @@ def test_refusal_names_the_field_when_one_is_wrong(changes: dict[str, Any], para
     assert (error.param, error.http_status) == (param, 400)
 
 
-@pytest.mark.parametrize("field", ["tools", "tool_choice", "response_format", "top_p", "seed", "whatever"])
-def test_field_is_refused_by_name_when_it_is_not_supported(field: str) -> None:
-    error = refused(body(**{field: "auto"}))
+ASKS_FOR_MORE: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "functions": [{"name": "f"}],
+    "function_call": {"name": "f"},
+    "n": 2,
+    "logprobs": True,
+    "top_logprobs": 3,
+    "logit_bias": {"50256": -100},
+    "modalities": ["text", "audio"],
+    "audio": {"voice": "alloy", "format": "mp3"},
+    "prediction": {"type": "content", "content": "x"},
+    "web_search_options": {},
+    "verbosity": "low",
+    "service_tier": "flex",
+    "store": True,
+    "variables": {"a": 1},
+}
+ASKS_FOR_NOTHING: dict[str, Any] = {
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "functions": [],
+    "function_call": "none",
+    "n": 1,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "logit_bias": {},
+    "modalities": ["text"],
+    "audio": None,
+    "prediction": None,
+    "web_search_options": None,
+    "verbosity": "medium",
+    "service_tier": "auto",
+    "store": False,
+    "variables": {},
+}
+
+
+@pytest.mark.parametrize("field", ASKS_FOR_MORE)
+def test_field_is_refused_by_name_when_it_asks_for_what_we_do_not_do(field: str) -> None:
+    error = refused(body(**{field: ASKS_FOR_MORE[field]}))
     assert (error.param, error.error_code) == (field, "unsupported_parameter")
     assert field in error.message
+
+
+@pytest.mark.parametrize("field", ASKS_FOR_NOTHING)
+def test_field_is_taken_when_its_value_asks_for_nothing(field: str) -> None:
+    assert read_chat_request(body(**{field: ASKS_FOR_NOTHING[field]})).ignored == []
+
+
+def test_fields_that_are_not_offered_are_all_tried() -> None:
+    assert set(ASKS_FOR_MORE) == set(ASKS_FOR_NOTHING) == set(NotOffered.model_fields)
+
+
+def test_field_is_told_as_ignored_when_nobody_knows_its_name() -> None:
+    assert read_chat_request(body(temprature=1, unknown_field={"a": [1]})).ignored == ["temprature", "unknown_field"]
+
+
+def test_ignored_names_are_bounded_when_there_are_many_and_long_ones() -> None:
+    ignored = read_chat_request(body(**{f"{n:02}{'x' * 500}": n for n in range(50)})).ignored
+    assert (len(ignored), max(map(len, ignored))) == (20, 64)
+
+
+def test_wishes_to_the_model_are_read_when_they_are_as_openai_clients_send_them() -> None:
+    wishes = {"top_p": 0.5, "presence_penalty": -1, "frequency_penalty": 2, "seed": 7, "reasoning_effort": "low"}
+    request = read_chat_request(body(**wishes))
+    assert {name: getattr(request, name) for name in wishes} == wishes
+
+
+@pytest.mark.parametrize(("given", "read"), [("a", ["a"]), (["a", "b"], ["a", "b"]), (None, [])])
+def test_stop_is_a_list_of_texts_whether_one_or_more_are_given(given: Any, read: list[str]) -> None:
+    assert read_chat_request(body(stop=given)).stop == read
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def schema_format(schema: Any = SCHEMA, name: str = "thing") -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, AnswerForm()),
+        (schema_format(), AnswerForm(name="thing", json_schema=SCHEMA, strict=True)),
+    ],
+)
+def test_form_of_the_answer_is_read_from_its_format(given: Any, form: AnswerForm | None) -> None:
+    assert read_chat_request(body(response_format=given)).answer_form == form
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "json",
+        {"type": "xml"},
+        {"type": "json_schema"},
+        schema_format(name="a b"),
+        schema_format({"type": "no type"}),
+        schema_format({"description": "x" * 70_000}),
+    ],
+)
+def test_refusal_names_the_format_when_it_is_none(given: Any) -> None:
+    assert (refused(body(response_format=given)).param or "").startswith("response_format")
+
+
+def test_metadata_and_user_are_read_when_they_are_given() -> None:
+    request = read_chat_request(body(metadata={"order": "7"}, user="u-1"))
+    assert (request.metadata, request.user) == ({"order": "7"}, "u-1")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a": 1},
+        {"a": None},
+        {"a": {"b": "c"}},
+        {"": "x"},
+        {"x" * 65: "y"},
+        {"x": "y" * 513},
+        dict.fromkeys(map(str, range(17)), ""),
+    ],
+)
+def test_metadata_is_refused_when_it_is_above_the_limits(metadata: dict[str, Any]) -> None:
+    assert (refused(body(metadata=metadata)).param or "").startswith("metadata")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"role": "assistant", "content": None, "refusal": "I cannot."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
+        {"role": "assistant", "content": "I cannot.", "tool_calls": None, "annotations": [], "audio": None},
+    ],
+)
+def test_reply_is_taken_when_it_is_as_clients_keep_it(reply: dict[str, Any]) -> None:
+    assert read_chat_request(body(messages=[HELLO, reply, HELLO])).conversation()[1] == AssistantMessage(
+        text="I cannot."
+    )
+
+
+@pytest.mark.parametrize(("text", "is_base64"), [('{"a": "ü"}', False), ("eyJhIjogIsO8In0=", True)])
+def test_body_of_an_event_is_the_clients_bytes_whether_or_not_it_is_in_base64(text: str, is_base64: bool) -> None:
+    assert raw_body(text, is_base64=is_base64) == '{"a": "ü"}'.encode()
+
+
+def test_body_is_refused_when_it_is_not_the_base64_that_the_event_says() -> None:
+    with pytest.raises(InvalidRequest):
+        raw_body("!", is_base64=True)
 
 
 def test_refusal_points_at_the_part_when_it_is_an_image() -> None:
@@ -126,6 +286,12 @@ def test_image_comes_along_when_its_url_is_one_that_models_read(url: str) -> Non
 def test_document_comes_along_as_text_when_it_is_base64() -> None:
     [message] = read_chat_request(asking(file_of("YmzDvA=="))).conversation()
     assert message == UserMessage(text="See", files=(AttachedFile(name="a.txt", text="blü"),))
+
+
+def test_message_need_not_have_words_when_it_brings_an_image() -> None:
+    parts = [image_of("https://example.org/a.png")]
+    [message] = read_chat_request(body(messages=[{"role": "user", "content": parts}])).conversation()
+    assert message == UserMessage(text="", images=("https://example.org/a.png",))
 
 
 @pytest.mark.parametrize(

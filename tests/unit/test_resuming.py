@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent import asking, cancelling, delegation, interactions, resuming
+from stepagent import asking, cancelling, delegation, delivering, resuming
 from stepagent.agents import AgentSpec
+from stepagent.answering import answer, read_interaction
 from stepagent.api.service import session_key_of
 from stepagent.asking import ask
 from stepagent.cancelling import cancel_run
@@ -19,13 +20,13 @@ from stepagent.delegation import start_workflow, sub_run_of
 from stepagent.ending import execution_ended, finalize
 from stepagent.errors import Expired, NotFound
 from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName
-from stepagent.interactions import answer, read_interaction
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution
 from stepagent.runs import Call, Decision, InteractionId, Principal, Run, RunKey, RunStatus, TurnRecord
 from stepagent.store.calls import load_call
 from stepagent.store.questions import begin_delivery, store_answer
-from stepagent.store.runs import claim_turn, count_execution, create_run, require_run, store_turn
+from stepagent.store.runs import count_execution, create_run, require_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import to_result
 from stepagent.usage import Usage
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
@@ -83,7 +84,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     monkeypatch.setattr(resuming, "execution_status", steps.status)
     for module in (resuming, delegation):
         monkeypatch.setattr(module, "start_execution", steps.start)
-    for module in (delegation, interactions, asking):
+    for module in (delegation, delivering, asking):
         monkeypatch.setattr(module, "resume_execution", steps.resume)
     aide = AgentSpec(name="aide", instructions="Aid.", tools=("search",))
     monkeypatch.setattr(delegation, "find_agent", lambda name: FoundAgent(aide, (a_tool(),), {}))

@@ -8,6 +8,7 @@ import pytest
 
 from stepagent import think as subject
 from stepagent.agents import Limits
+from stepagent.answer_form import AnswerForm
 from stepagent.clock import now
 from stepagent.errors import ConfigurationError, ModelBusy, ModelKeyRefused, RecordConflict
 from stepagent.llm.ask import Memory, Wishes
@@ -15,7 +16,7 @@ from stepagent.llm.registry import ModelSpec
 from stepagent.llm.reply import Listener, ModelRequest, Reply
 from stepagent.messages import UserMessage
 from stepagent.runs import Decision, Outcome, Run, RunId, RunStatus, StopReason, TurnRecord
-from stepagent.store.runs import Claim
+from stepagent.store.turns import Claim
 from stepagent.think import think
 from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_run, said
@@ -32,6 +33,7 @@ class Record:
         self.ended: list[Outcome] = []
         self.wishes: list[Wishes] = []
         self.spent: list[Usage] = []
+        self.said: list[tuple[str, str]] = []
         self.asked = 0
 
     def __enter__(self) -> "Record":
@@ -42,7 +44,14 @@ class Record:
     def emit(self, type_: str, **data: Any) -> None:
         self.events.append((type_, data))
 
-    def text(self, fragment: str) -> None: ...
+    def text(self, fragment: str) -> None:
+        self.said.append(("text", fragment))
+
+    def reasoning(self, fragment: str) -> None:
+        self.said.append(("reasoning", fragment))
+
+    def refusal(self, fragment: str) -> None:
+        self.said.append(("refusal", fragment))
 
 
 Lay = Callable[..., Record]
@@ -63,6 +72,8 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
             reply = waiting.pop(0)
             if isinstance(reply, Exception):
                 raise reply
+            listener.reasoning(reply.reasoning)
+            listener.text(reply.text)
             return reply
 
         def journal(run_id: RunId) -> Record:
@@ -89,6 +100,23 @@ def test_end_is_stored_before_it_is_told_when_the_model_answers(lay: Lay) -> Non
     record = lay(said("Hello"))
     assert think(RUN_ID, 1).next == "done"
     assert len(record.stored) == len(record.ended) == 1
+
+
+def heard(record: Record) -> list[tuple[str, str]]:
+    return [(kind, fragment) for kind, fragment in record.said if fragment]
+
+
+def test_refusal_is_told_as_such_when_it_stands_in_the_place_of_an_answer(lay: Lay) -> None:
+    record = lay(said("")._replace(refusal="I cannot."))
+    think(RUN_ID, 1)
+    assert heard(record) == [("refusal", "I cannot.")]
+
+
+def test_answer_in_a_form_is_heard_once_and_only_when_it_is_known_to_fit(lay: Lay) -> None:
+    agent = a_run().agent.model_copy(update={"answer_form": AnswerForm()})
+    record = lay(said("one")._replace(reasoning="hm"), said('{"a": 1}'), run=a_run(agent=agent))
+    think(RUN_ID, 1)
+    assert heard(record) == [("reasoning", "hm"), ("text", '{"a": 1}')]
 
 
 def test_tokens_of_both_replies_count_when_both_were_empty(lay: Lay) -> None:

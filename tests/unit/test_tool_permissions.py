@@ -11,7 +11,8 @@ from stepagent.runs import Decision, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.clients import dynamodb
 from stepagent.store.notes import Note, add_note, load_notes
-from stepagent.store.runs import claim_turn, create_run, store_turn
+from stepagent.store.runs import create_run
+from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import Invocation, execute
 from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_call, a_run, a_tool

@@ -18,9 +18,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from local.tool_rows import load_tool, rows_of_functions
-from stepagent.agents import ToolSpec
 from stepagent.llm.arguments import parse_arguments
 from stepagent.llm.schema import Dialect, for_provider, strict_possible
+from stepagent.tool_specs import ToolSpec
 from stepagent.tools import ToolContext, ToolError, tool
 from stepagent.tools.decorator import Tool
 from tests.functions import ROOT

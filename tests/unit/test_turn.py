@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from stepagent.agents import Limits, ToolSpec
+from stepagent.agents import Limits
 from stepagent.clock import now
 from stepagent.errors import ModelBusy, ModelFiltered, ModelReplyUnusable
 from stepagent.llm.registry import ModelSpec
@@ -14,6 +14,7 @@ from stepagent.llm.reply import Correction, ModelRequest, Reply
 from stepagent.llm.tool_choice import ToolChoice
 from stepagent.messages import AttachedFile, UserMessage
 from stepagent.runs import Call, CallKey, CallStatus, RunStatus, StopReason, TurnRecord
+from stepagent.tool_specs import ToolSpec
 from stepagent.turn import MAX_RECORDED_CALLS, run_turn
 from stepagent.usage import Usage
 from tests.builders import a_call, a_done_call, a_run, a_tool, call_id, said

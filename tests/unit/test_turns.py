@@ -64,6 +64,38 @@ def test_turns_come_in_order_when_several_wait() -> None:
     assert began(second, third) == [True, False]
 
 
+def test_function_with_less_than_its_share_goes_first_when_several_wait() -> None:
+    turns = Turns(most=4, most_of_one=4)
+    busy = [Call(turns, "a") for _ in range(4)]
+    waiting_a, waiting_b = Call(turns, "a"), Call(turns, "b")
+    busy[0].end()
+    assert began(waiting_a, waiting_b) == [False, True]
+
+
+def test_function_takes_the_room_of_others_when_they_do_not_need_it() -> None:
+    turns = Turns(most=4, most_of_one=4)
+    calls = [Call(turns, name) for name in "baaa"]
+    assert began(*calls) == [True] * 4
+
+
+def test_functions_keep_their_shares_when_calls_of_all_wait() -> None:
+    turns = Turns(most=4, most_of_one=4)
+    busy = {name: [Call(turns, name), Call(turns, name)] for name in "ab"}
+    waiting = {name: Call(turns, name) for name in "ba"}
+    busy["a"][0].end()
+    assert began(waiting["a"], waiting["b"]) == [True, False]
+
+
+def test_room_is_kept_for_a_function_when_its_calls_found_none_just_now() -> None:
+    turns = Turns(most=4, most_of_one=4, patience_s=1)
+    busy = {name: [Call(turns, name), Call(turns, name)] for name in "ab"}
+    waiting = {name: Call(turns, name) for name in "ab"}
+    busy["a"][0].end()  # for the one that waits
+    busy["a"][1].end()
+    assert began(waiting["a"], waiting["b"]) == [True, False]
+    assert waiting["b"].began.wait(3)  # no call of a came
+
+
 def test_room_is_free_again_when_a_call_raises() -> None:
     turns = Turns(most=1, most_of_one=1)
     with pytest.raises(KeyError), turns.turn("a"):

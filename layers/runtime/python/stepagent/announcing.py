@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from stepagent.interactions import Interaction
 from stepagent.journal import Journal, shown
 from stepagent.notifying import notify
 from stepagent.questions import in_words
-from stepagent.runs import Interaction
 
 _MAX_ARGUMENTS_CHARS = 20_000  # of a call, in an event
 _NOT_IN_EVENTS = frozenset({"top", "answer", "history"})

@@ -9,9 +9,11 @@ from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from stepagent.errors import InvalidAnswer
-from stepagent.forms import MAX_TEXT_CHARS, FormField, MultiselectField, Option, SelectField, check_form, match_option
+from stepagent.forms import MAX_TEXT_CHARS, FormField, MultiselectField, SelectField, check_form
 from stepagent.models import Frozen
+from stepagent.options import Option, match_option
 from stepagent.questions import ApprovalQuestion, ChoiceQuestion, FormQuestion, Question, TextQuestion
+from stepagent.schemas import misfit
 
 Answer = str | dict[str, Any]
 _DECISIONS = {"approve": "approve", "yes": "approve", "reject": "reject", "no": "reject"}
@@ -91,7 +93,7 @@ def _text(given: Answer) -> str:
 
 
 def _choice(question: ChoiceQuestion, given: Answer) -> str:
-    option = match_option(question.options, given) if isinstance(given, str) else None
+    option = match_option(question.options, given)
     if option is None:
         keys = ", ".join(option.key for option in question.options)
         raise InvalidAnswer(f"The answer is one of: {keys}.", _PARAM)
@@ -160,14 +162,7 @@ def _edited(
 
 
 def _check_arguments(arguments: Mapping[str, Any], parameters: Mapping[str, Any], param: str) -> None:
-    # Imported here because it takes longer than all of this module, and few answers bring arguments.
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-    from referencing import Registry  # noqa: PLC0415
-
-    # A registry of its own, because the default one fetches references to other hosts.
-    problem = best_match(Draft202012Validator(dict(parameters), registry=Registry()).iter_errors(arguments))
-    if problem is not None:
+    if problem := misfit(arguments, parameters):
         where = ".".join(map(str, (param, *problem.absolute_path)))
         rule = f"{problem.validator}: {json.dumps(problem.validator_value, default=str)[:_MAX_RULE_CHARS]}"
         raise InvalidAnswer(f"{where} does not fit the tool ({rule}).", where)

@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stepagent.agents import ApprovalWhen, ToolSpec
+from stepagent.schemas import validator_of
+from stepagent.tool_specs import ApprovalWhen, ToolSpec
 
 
 def needs_approval(tool: ToolSpec, arguments: Mapping[str, Any]) -> bool:
@@ -14,13 +15,8 @@ def needs_approval(tool: ToolSpec, arguments: Mapping[str, Any]) -> bool:
     A condition that cannot be checked, such as one with a reference that leads nowhere, counts as met.
     """
     if isinstance(tool.approval, ApprovalWhen):
-        from jsonschema import Draft202012Validator  # noqa: PLC0415  # heavy, and needed for conditions alone
-        from referencing import Registry  # noqa: PLC0415
-
-        # A registry of its own, because the default one fetches references to other hosts.
-        condition = Draft202012Validator(tool.approval.when, registry=Registry())
         try:
-            return condition.is_valid(dict(arguments))
+            return validator_of(tool.approval.when).is_valid(dict(arguments))
         except Exception:  # a schema that is none in a part that only a reference reaches fails in many ways
             return True
     return tool.approval == "always"

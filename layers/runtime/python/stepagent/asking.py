@@ -6,13 +6,14 @@ from datetime import timedelta
 from stepagent.announcing import announce_question
 from stepagent.approvals import digest_of
 from stepagent.clock import now
+from stepagent.delivering import deliver, give_up, next_kind
 from stepagent.errors import RecordConflict, ToolError
 from stepagent.executions import resume_execution
-from stepagent.interactions import deliver, give_up, next_kind
+from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.journal import Journal
 from stepagent.questions import Question, ask_approval, make_question
 from stepagent.reminders import schedule_reminders
-from stepagent.runs import ENDED, Call, CallKey, CallStatus, Interaction, InteractionId, InteractionStatus, Run
+from stepagent.runs import ENDED, Call, CallKey, CallStatus, InteractionId, Run
 from stepagent.store.calls import load_call
 from stepagent.store.questions import ask_question, replace_token
 from stepagent.store.runs import require_run

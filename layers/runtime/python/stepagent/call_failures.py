@@ -1,7 +1,7 @@
 """Calls that failed outside their function, or that nobody answered: what the RecordCallFailure state records."""
 
 from stepagent.cancelling import cancel_sub_run
-from stepagent.interactions import give_up
+from stepagent.delivering import give_up
 from stepagent.journal import Journal
 from stepagent.runs import Call, CallKey, RunKey
 from stepagent.store.calls import claim_call, load_call

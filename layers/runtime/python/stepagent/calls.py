@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepagent.agents import MAX_DEPTH, ToolSpec
+from stepagent.agents import MAX_DEPTH
 from stepagent.approvals import needs_approval
 from stepagent.clock import now
 from stepagent.errors import ToolError
@@ -12,6 +12,7 @@ from stepagent.llm.names import resolve
 from stepagent.llm.reply import RequestedCall
 from stepagent.messages import CallId, ToolCall
 from stepagent.runs import Call, CallKey, CallRef, CallResult, CallStatus, Run
+from stepagent.tool_specs import ToolSpec
 
 _NAME_CHARS = 200  # a made-up name is echoed, not stored without bound
 _TOOL_GRACE_S = 5  # a function ends at its own limit, which is the tool's, and says so more precisely than the state

@@ -2,16 +2,18 @@
 
 from contextlib import suppress
 
+from stepagent.budget import calls_of
 from stepagent.delegation import answer_parent, sub_run_of
+from stepagent.delivering import close_question
 from stepagent.ending import announce_end, outcome_of
 from stepagent.errors import NotFound
 from stepagent.executions import current_execution, stop_execution
-from stepagent.interactions import close_question
 from stepagent.journal import Journal
 from stepagent.observe import count_end
 from stepagent.runs import ENDED, Call, CallStatus, Outcome, Run, RunKey, RunStatus, StopReason
 from stepagent.store.calls import claim_call
-from stepagent.store.runs import close_run, load_history, require_run
+from stepagent.store.conversation import load_history
+from stepagent.store.runs import close_run, require_run
 from stepagent.tools.execution import error_result, finish_call
 
 _NOT_RUN = "Not run: the task was cancelled before."
@@ -41,8 +43,7 @@ def cancel_run(run_id: str) -> Run:
 
 def _end_calls(run: Run) -> None:
     """Gives each open call its result, then tells who follows."""
-    entries = load_history(run.key.session)
-    calls = [entry for entry in entries if isinstance(entry, Call) and entry.key.ordinal == run.key.ordinal]
+    calls = calls_of(run, load_history(run.key.session))
     for question in run.pending:
         close_question(question)
     with Journal(run.run_id) as journal:

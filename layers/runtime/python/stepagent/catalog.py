@@ -9,13 +9,14 @@ from typing import NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec
 from stepagent.errors import ConfigurationError, NotFound
 from stepagent.llm.registry import MODELS_FILE, load_models
 from stepagent.mcp_discovery import with_discovered_tools
 from stepagent.models import problems
 from stepagent.rows import SPECS, Catalog, RowKey, RowKind, Spec, flaws, key_of
 from stepagent.store.catalog import list_rows, read_row, read_rows
+from stepagent.tool_specs import READ_RESULT, ToolSpec
 
 _READS = 3  # an agent may lose a tool between the two requests that read them; its next version has it no more
 _NAMES_SHOWN = 20

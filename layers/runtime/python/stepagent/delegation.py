@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stepagent.agents import ToolSpec
 from stepagent.budget import calls_of, waited_s, within_what_is_left
 from stepagent.catalog import find_agent
 from stepagent.clock import now
@@ -41,8 +40,10 @@ from stepagent.runs import (
     StopReason,
 )
 from stepagent.store.calls import claim_call, load_call
+from stepagent.store.conversation import load_history
 from stepagent.store.delegations import Delegation, count_for_caller, find_delegation, put_delegation
-from stepagent.store.runs import close_run, create_run, load_history, require_run
+from stepagent.store.runs import close_run, create_run, require_run
+from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import announce_start, error_result, finish_call, refusal_of, to_result
 
 _SUB_SESSION = "0"  # no session of a person begins so: their keys are base32, which has no zero

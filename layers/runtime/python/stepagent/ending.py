@@ -1,8 +1,8 @@
 """How a run ends: its record is closed once, and whoever follows it is told once."""
 
 from stepagent.delegation import answer_parent
+from stepagent.delivering import close_question
 from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName
-from stepagent.interactions import close_question
 from stepagent.journal import Journal
 from stepagent.observe import count_end
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution

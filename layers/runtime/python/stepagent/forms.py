@@ -6,52 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal, Self, assert_never
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictFloat, StrictInt, model_validator
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, model_validator
 
 from stepagent.errors import InvalidAnswer
 from stepagent.models import Frozen
+from stepagent.options import MAX_OPTIONS, Key, Option, Options, match_option
 
 MAX_TEXT_CHARS = 20_000
-MAX_OPTIONS = 100
 
-Key = Annotated[str, Field(min_length=1, max_length=200)]
 Number = StrictInt | StrictFloat
-
-
-def _as_option(row: Any) -> Any:
-    """A text or a number alone stands for an option that is known by what it says."""
-    alone = isinstance(row, str | int | float) and not isinstance(row, bool)
-    return {"key": str(row), "value": str(row)} if alone else row
-
-
-class Option(Frozen):
-    """One of several answers: `key` is what programs know it by, `value` what people and models read."""
-
-    key: Key
-    value: Annotated[str, Field(min_length=1, max_length=1_000)]
-
-
-def _each_once(options: tuple[Option, ...]) -> tuple[Option, ...]:
-    keys = [option.key for option in options]
-    if twice := {key for key in keys if keys.count(key) > 1}:
-        raise ValueError(f"two options have the key {', '.join(sorted(twice))}")
-    return options
-
-
-Options = Annotated[
-    tuple[Annotated[Option, BeforeValidator(_as_option)], ...],
-    Field(min_length=1, max_length=MAX_OPTIONS),
-    AfterValidator(_each_once),
-]
-
-
-def match_option(options: Sequence[Option], given: str) -> Option | None:
-    """The option that a person means: by key, by value, or by either in other letters if only one is like it."""
-    said = given.strip()
-    exact = [option for option in options if option.key == said] or [o for o in options if o.value == said]
-    folded = said.casefold()
-    similar = exact or [o for o in options if folded in (o.key.casefold(), o.value.casefold())]
-    return similar[0] if exact or len(similar) == 1 else None
 
 
 def _compiles(pattern: str) -> str:
@@ -242,7 +205,7 @@ def _check_range(value: Any, least: Any, most: Any) -> None:
 
 def _option(options: Sequence[Option], given: Any) -> str:
     """The key of the option that is meant."""
-    found = match_option(options, given) if isinstance(given, str) else None
+    found = match_option(options, given)
     if found is None:
         raise ValueError(f"must be one of: {', '.join(option.key for option in options)}")
     return found.key

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from stepagent.agents import AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec
 from stepagent.clock import now
 from stepagent.errors import ToolError
 from stepagent.functions import invoke_function
@@ -19,6 +19,7 @@ from stepagent.observe import logger
 from stepagent.settings import settings
 from stepagent.store.mcp import KeptListing, load_listing, note_failure, store_listing
 from stepagent.targets import McpTarget
+from stepagent.tool_specs import ToolSpec
 
 _PATIENCE = timedelta(seconds=20)  # for all servers of an agent together
 _RETRY = timedelta(seconds=60)

@@ -10,14 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-from stepagent.agents import ToolSpec
 from stepagent.llm.names import aliases
 from stepagent.models import Frozen
-
-_OPENING = frozenset(  # words by which a schema takes other members than its `properties`
-    {"additionalProperties", "unevaluatedProperties", "patternProperties", "dependentSchemas"}
-    | {"allOf", "anyOf", "oneOf", "if"}
-)
+from stepagent.parameters import closed, without_arguments
+from stepagent.tool_specs import ToolSpec
 
 
 class ListedTool(Frozen):
@@ -68,22 +64,17 @@ def _server_tools(server: ToolSpec, listing: Listing, taken: set[str]) -> list[T
 def _server_tool(server: ToolSpec, listed: ListedTool, name: str, version: str) -> ToolSpec:
     """The tool with the server's terms."""
     assert server.mcp
-    parameters = _closed(listed.parameters)
+    parameters = closed(listed.parameters)
     bound = _taken_by(parameters, server.bound)
     own = {
         "name": name,
         "description": listed.description,
         "mcp": server.mcp.model_copy(update={"tool": listed.name, "version": version}),
-        "parameters": _without(parameters, bound),
+        "parameters": without_arguments(parameters, bound),
         "bound": bound,
         **(_hinted(server, listed) if server.mcp.trust_hints else {}),
     }
     return server.model_copy(update=own)
-
-
-def _closed(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters, which take no others unless they say so: nobody shall set in another way what is bound."""
-    return dict(parameters) if _OPENING & set(parameters) else {**parameters, "additionalProperties": False}
 
 
 def _taken_by(parameters: Mapping[str, Any], bound: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,12 +82,6 @@ def _taken_by(parameters: Mapping[str, Any], bound: Mapping[str, Any]) -> dict[s
     takes_any = parameters.get("additionalProperties") is not False
     known = parameters.get("properties", {})
     return {name: value for name, value in bound.items() if takes_any or name in known}
-
-
-def _without(parameters: Mapping[str, Any], bound: Collection[str]) -> dict[str, Any]:
-    properties = {name: part for name, part in parameters.get("properties", {}).items() if name not in bound}
-    required = [name for name in parameters.get("required", ()) if name not in bound]
-    return {**parameters, "properties": properties, "required": required}
 
 
 def _hinted(server: ToolSpec, listed: ListedTool) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepagent.errors import StepAgentError
+from stepagent.interactions import Interaction
 from stepagent.observe import logger
-from stepagent.runs import Interaction, InteractionId, Run
+from stepagent.runs import InteractionId, Run
 from stepagent.settings import settings
 from stepagent.store.runs import require_run
 

@@ -15,12 +15,11 @@ from stepagent.forms import (
     FormField,
     MultiselectField,
     NumberField,
-    Option,
-    Options,
     SelectField,
     TextField,
 )
 from stepagent.models import Frozen, problems
+from stepagent.options import Option, Options
 
 MAX_DESCRIPTION_CHARS = 8_000  # the call's arguments keep all of it
 _SHOWN_CHARS = 2_000  # of the arguments, in the words of an approval

@@ -9,8 +9,9 @@ from datetime import timedelta
 
 from stepagent.announcing import announce_reminder
 from stepagent.clock import now
+from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.notifying import schedule_reminder
-from stepagent.runs import Interaction, InteractionId, InteractionStatus
+from stepagent.runs import InteractionId
 from stepagent.store.questions import load_question, note_reminder
 
 

@@ -38,5 +38,6 @@ def ensure_execution(run: Run) -> Run | None:
 def _started(run: Run) -> Run:
     name = current_execution(run)
     if start_execution(name, max(1, run.turns)):
-        logger.warning("execution started for a run that had none", extra={"run_id": run.run_id, "execution": name, "turn": run.turns})
+        facts = {"run_id": run.run_id, "execution": name, "turn": run.turns}
+        logger.warning("execution started for a run that had none", extra=facts)
     return run

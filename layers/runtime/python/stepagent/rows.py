@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Literal, NamedTuple, Self
 
-from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec
+from stepagent.schemas import schema_flaw
+from stepagent.tool_specs import READ_RESULT, ToolSpec
 
 RowKind = Literal["agent", "tool"]
 Spec = AgentSpec | ToolSpec
@@ -108,13 +110,7 @@ def _flaws_of_agent(agent: AgentSpec, catalog: Catalog, models: Collection[str])
 
 
 def _flaws_of_tool(tool: ToolSpec, catalog: Catalog) -> Iterator[Flaw]:
-    # Imported here because it takes longer than all of this module, and who starts runs checks no row.
-    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
-
     if tool.kind == "agent" and tool.target not in catalog.agents:
         yield Flaw("target", f"there is no agent {tool.target!r}")
-    try:
-        Draft202012Validator.check_schema(tool.parameters)
-    except SchemaError as error:
-        field = ".".join(map(str, ("parameters", *error.absolute_path)))
-        yield Flaw(field, f"not a JSON Schema: {error.message[:200]}")
+    if flaw := schema_flaw(tool.parameters):
+        yield Flaw(".".join(("parameters", *flaw.path)), f"not a JSON Schema: {flaw.message}")

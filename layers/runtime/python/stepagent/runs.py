@@ -1,4 +1,4 @@
-"""A run, its turns, its calls and its interactions: what the record holds."""
+"""A run, its turns and its calls: what the record holds."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,11 @@ from typing import Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import Field
 
-from stepagent.agents import AgentSpec, ToolKind, ToolSpec
-from stepagent.answers import Answer
+from stepagent.agents import AgentSpec
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
-from stepagent.questions import Question
 from stepagent.spending import UsedKey
+from stepagent.tool_specs import ToolKind, ToolSpec
 from stepagent.usage import Usage
 
 RunId = NewType("RunId", str)
@@ -227,49 +226,6 @@ class Decision(Frozen):
     calls: tuple[CallRef, ...] = ()
     wait_s: int = 0
     max_concurrency: int = 1
-
-
-class InteractionStatus(StrEnum):
-    PENDING = "pending"
-    ANSWERED = "answered"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
-class StatusChange(Frozen):
-    """What happened to a question: it took another status, or its owner was reminded and it kept its own."""
-
-    status: InteractionStatus | Literal["reminded"]
-    at: datetime
-
-
-class Interaction(Frozen):
-    """One question to a person and what came of it. The task token stands beside it in the record, never in it.
-
-    `top` is the call of the run that the person follows, where an agent asks that was called by another one.
-    """
-
-    interaction_id: InteractionId
-    run_id: RunId
-    call_id: CallId
-    top: CallAddress | None = None
-    tool: str
-    owner: Principal
-    question: Question
-    created_at: datetime
-    expires_at: datetime
-    status: InteractionStatus = InteractionStatus.PENDING
-    answer: Answer | None = None
-    history: tuple[StatusChange, ...] = ()
-
-    @property
-    def call(self) -> CallAddress:
-        return CallAddress(run_id=self.run_id, call_id=self.call_id)
-
-    @property
-    def places(self) -> tuple[CallAddress, ...]:
-        """The calls that wait for its answer, each as its own run knows it."""
-        return (self.call, self.top) if self.top else (self.call,)
 
 
 class Outcome(NamedTuple):

@@ -32,6 +32,7 @@ class Settings(BaseModel):
     remind_function_arn: str = Field("", validation_alias="REMIND_FUNCTION_ARN")
     remind_role_arn: str = Field("", validation_alias="REMIND_ROLE_ARN")
     mcp_function: str = Field("", validation_alias="MCP_FUNCTION")
+    cors_origins: str = Field("", validation_alias="CORS_ORIGINS")
     http_allowed_hosts: str = Field("", validation_alias="HTTP_ALLOWED_HOSTS")
     http_allow_private: bool = Field(False, validation_alias="HTTP_ALLOW_PRIVATE")
 

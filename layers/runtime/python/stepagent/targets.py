@@ -1,6 +1,6 @@
 """Where calls of tools without a function of their own go."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -86,8 +86,7 @@ class HttpTarget(Frozen):
 
     @model_validator(mode="after")
     def _has_one_host(self) -> Self:
-        if self.template.example().scheme == "http" and not self.allow_http:
-            raise ValueError("url has no encryption: use https, or set allow_http to true")
+        _check_encryption(self.template.example(), allow_http=self.allow_http)
         return self
 
     @model_validator(mode="after")
@@ -113,14 +112,7 @@ class HttpTarget(Frozen):
     def _sets_each_header_once(self) -> Self:
         placed = [(item.name or name) for name, item in self.arguments.items() if item.place == "header"]
         secret = [name for name, item in self.secrets.items() if item.place == "header"]
-        names = [name.lower() for name in (*self.headers, *placed, *secret)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"the header {_listed(twice)} is set twice, by headers, secrets or arguments")
-        try:
-            for name, value in [*self.headers.items(), *((name, "") for name in (*placed, *secret))]:
-                check_header(name, value)
-        except WebRefused as error:
-            raise ValueError(error.message) from error
+        _check_headers(self.headers, [*placed, *secret])
         return self
 
 
@@ -152,25 +144,35 @@ class McpTarget(Frozen):
             endpoint = self.endpoint
         except WebRefused as error:
             raise ValueError(f"url: {error.message}") from error
-        if endpoint.scheme == "http" and not self.allow_http:
-            raise ValueError("url has no encryption: use https, or set allow_http to true")
+        _check_encryption(endpoint, allow_http=self.allow_http)
         return self
 
     @model_validator(mode="after")
     def _adds_headers_alone(self) -> Self:
         if elsewhere := {name for name, secret in self.secrets.items() if secret.place != "header"}:
             raise ValueError(f"{_listed(elsewhere)} must be placed in the header: the URL of a server has no secrets")
-        names = [name.lower() for name in (*self.headers, *self.secrets)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"the header {_listed(twice)} is set twice, by headers or secrets")
+        names = {name.lower() for name in (*self.headers, *self.secrets)}
         if taken := {name for name in names if name in _OF_MCP or name.startswith("mcp-")}:
             raise ValueError(f"the header {_listed(taken)} is set by the protocol itself")
-        try:
-            for name, value in [*self.headers.items(), *((name, "") for name in self.secrets)]:
-                check_header(name, value)
-        except WebRefused as error:
-            raise ValueError(error.message) from error
+        _check_headers(self.headers, list(self.secrets))
         return self
+
+
+def _check_encryption(url: Url, *, allow_http: bool) -> None:
+    if url.scheme == "http" and not allow_http:
+        raise ValueError("url has no encryption: use https, or set allow_http to true")
+
+
+def _check_headers(fixed: Mapping[str, str], others: Sequence[str]) -> None:
+    """Passes if every header may be sent, and is set once. The values of the others are known with a call only."""
+    names = [name.lower() for name in (*fixed, *others)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"the header {_listed(twice)} is set twice, by headers, secrets or arguments")
+    try:
+        for name, value in [*fixed.items(), *((name, "") for name in others)]:
+            check_header(name, value)
+    except WebRefused as error:
+        raise ValueError(error.message) from error
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,9 +6,9 @@ from stepagent.agents import MODEL_FIELDS
 from stepagent.budget import calls_of, time_left_s
 from stepagent.clock import now
 from stepagent.delegation import answer_parent
+from stepagent.delivering import close_question
 from stepagent.ending import announce_end, announce_end_of
 from stepagent.errors import ConfigurationError, ModelBusy, ModelError, RecordConflict
-from stepagent.interactions import close_question
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
@@ -16,8 +16,10 @@ from stepagent.llm.reply import Listener, ModelRequest, Reply
 from stepagent.observe import count_end, logger
 from stepagent.runs import ENDED, Decision, Failure, Outcome, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
+from stepagent.store.conversation import load_history
 from stepagent.store.modes import refuse_mode, refused_modes
-from stepagent.store.runs import Claim, claim_turn, close_run, count_usage, load_history, require_run, store_turn
+from stepagent.store.runs import close_run, count_usage, require_run
+from stepagent.store.turns import Claim, claim_turn, store_turn
 from stepagent.turn import Ask, run_turn
 from stepagent.usage import Usage
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from stepagent.agents import READ_RESULT, AgentSpec, ToolSpec
+from stepagent.agents import AgentSpec
 from stepagent.answer_form import AnswerForm
 from stepagent.budget import Reached, calls_of, reached, with_notices
 from stepagent.calls import Terms, make_call, reference, to_tool_call
@@ -22,6 +22,7 @@ from stepagent.runs import (
     StopReason,
     TurnRecord,
 )
+from stepagent.tool_specs import READ_RESULT, ToolSpec
 from stepagent.usage import Usage
 
 Ask = Callable[[ModelRequest], Reply]

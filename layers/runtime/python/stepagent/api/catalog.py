@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from stepagent.agents import ToolSpec
 from stepagent.api.keys import Caller
 from stepagent.api.preconditions import Precondition
 from stepagent.clock import now
@@ -17,6 +16,7 @@ from stepagent.llm.registry import MODELS_FILE, load_models
 from stepagent.rows import MAX_ROW_BYTES, SPECS, Catalog, Row, RowKey, RowKind, Spec, body_of, flaws, users_of
 from stepagent.settings import settings
 from stepagent.store.catalog import Standing, list_rows, read_row, read_standing, write_rows
+from stepagent.tool_specs import ToolSpec
 
 _MAX_BODY_BYTES = 2 * MAX_ROW_BYTES  # the same row, written with more spaces
 _ATTEMPTS = 8

@@ -1,18 +1,19 @@
 """A followed run as a chat completion, streamed or whole, plain or with detail events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from stepagent.api import shapes
-from stepagent.api.follow import Progress, follow
+from stepagent.api.follow import SILENT_S, Progress, follow
 from stepagent.api.requests import ChatRequest
 from stepagent.api.service import Following, read_run
+from stepagent.api.streams import kept_alive
+from stepagent.clock import now
 from stepagent.observe import logger
 from stepagent.runs import Run, RunStatus
 from stepagent.store.journal import Event
 
-_SILENT_S = 4.5 * 60  # API Gateway ends a response on which nothing came for 5 minutes
 _ANSWERED = frozenset({RunStatus.COMPLETED, RunStatus.WAITING})
 
 
@@ -22,6 +23,7 @@ class Transcript:
     def __init__(self) -> None:
         self.text = ""
         self.reasoning = ""
+        self.refusal = ""
         self._before = ("", "")
         self._new_paragraph = False
         self._asked: set[str] = set()
@@ -37,6 +39,9 @@ class Transcript:
         if reasoning := event.data.get("reasoning"):
             self.reasoning += reasoning
             return {"reasoning_content": reasoning}
+        if refusal := event.data.get("refusal"):
+            self.refusal += refusal
+            return {"refusal": refusal}
         return self._speak(event.data["text"], apart=self._new_paragraph)
 
     def _ask(self, asked: dict[str, Any]) -> dict[str, str]:
@@ -61,40 +66,41 @@ class Transcript:
 
 
 async def stream_chat(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
-    """Server-sent events of a run; closed by `[DONE]`, whatever happens."""
+    """Server-sent events of a run; closed by `[DONE]`, whatever happens, and never silent for long."""
     try:
-        async for part in _stream(request, following):
+        async for part in kept_alive(_stream(request, following)):
             yield part
     except Exception:
         logger.exception("stream broke", extra={"run_id": following.run.run_id})
-        yield shapes.sse(shapes.failure(None), "error" if request.detail else "")
+        yield _error(request, shapes.stream_broke(following.run))
     yield shapes.DONE
 
 
-async def whole_chat(following: Following) -> dict[str, Any]:
-    """The chat completion of a run that has ended or waits, or its error object.
+async def whole_chat(following: Following, ignored: Sequence[str] = ()) -> dict[str, Any]:
+    """The chat completion of a run that has ended or waits, or its error object; `ignored` are fields to tell of.
 
     A run that takes longer than a silent request may is told by a completion without choices.
     """
     run, progress, transcript = following.run, Progress(), Transcript()
-    async for event in follow(run.run_id, following.after, progress, _SILENT_S):
+    async for event in follow(run.run_id, following.after, progress, SILENT_S):
         if event is not None:
             transcript.add(event)
     run = await asyncio.to_thread(read_run, run.run_id, run.owner)
     if run.status is RunStatus.RUNNING:
         return shapes.unfinished(run)
-    if run.status not in _ANSWERED:
+    if not _is_answered(run):
         return _broken(run)
-    return shapes.completion(run, transcript.text, transcript.reasoning, stepagent=_standing(run, progress))
+    standing = _standing(run, progress, ignored)
+    return shapes.completion(run, transcript.text, transcript.reasoning, transcript.refusal, stepagent=standing)
 
 
 async def _stream(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
-    run, answer = following.run, "answer" if request.detail else ""
+    run, answer = following.run, _name(request, "answer")
     progress, transcript = Progress(), Transcript()
-    yield shapes.sse(shapes.chunk(run, {"role": "assistant", "content": ""}, stepagent=shapes.extension(run)), answer)
+    began = shapes.extension(run) | _told(request.ignored)
+    yield shapes.sse(shapes.chunk(run, {"role": "assistant", "content": ""}, stepagent=began), answer)
     async for event in follow(run.run_id, following.after, progress):
         if event is None:
-            yield shapes.KEEP_ALIVE
             continue
         if delta := transcript.add(event):
             yield shapes.sse(shapes.chunk(run, delta), answer)
@@ -107,16 +113,32 @@ async def _stream(request: ChatRequest, following: Following) -> AsyncIterator[b
 
 
 def _closing(request: ChatRequest, run: Run, progress: Progress) -> Iterator[bytes]:
-    answer = "answer" if request.detail else ""
+    answer = _name(request, "answer")
     if request.detail:
         yield shapes.sse(_responses(run), "flowResponses")
-    if run.status not in _ANSWERED:
-        yield shapes.sse(_broken(run), "error" if request.detail else "")
+    if not _is_answered(run):
+        yield _error(request, _broken(run))
         return
-    yield shapes.sse(shapes.chunk(run, {}, shapes.finish_reason(run), stepagent=_standing(run, progress)), answer)
+    standing = _standing(run, progress, request.ignored)
+    yield shapes.sse(shapes.chunk(run, {}, shapes.finish_reason(run), stepagent=standing), answer)
     if request.stream_options and request.stream_options.include_usage:
         counted = {**shapes.envelope(run, "chat.completion.chunk"), "choices": [], "usage": shapes.usage(run.usage)}
         yield shapes.sse(counted, answer)
+
+
+def _name(request: ChatRequest, name: str) -> str:
+    """The name of an event; events have names only where details are wanted."""
+    return name if request.detail else ""
+
+
+def _error(request: ChatRequest, body: dict[str, Any]) -> bytes:
+    """An error object inside a stream; who wants details reads its message at the top."""
+    shown = {"message": body["error"]["message"], **body} if request.detail else body
+    return shapes.sse(shown, _name(request, "error"))
+
+
+def _is_answered(run: Run) -> bool:
+    return run.status in _ANSWERED or shapes.is_filtered(run)
 
 
 def _broken(run: Run) -> dict[str, Any]:
@@ -131,18 +153,25 @@ def _broken(run: Run) -> dict[str, Any]:
     return error | {"stepagent": shapes.extension(run)}
 
 
-def _standing(run: Run, progress: Progress) -> dict[str, Any]:
-    """How the run stands, with the questions that wait for an answer."""
+def _standing(run: Run, progress: Progress, ignored: Sequence[str]) -> dict[str, Any]:
+    """How the run stands and what it cost, with the questions that wait for an answer."""
     order = {question: number for number, question in enumerate(run.pending)}
     shown = sorted(progress.questions.values(), key=lambda each: order.get(each["interaction_id"], len(order)))
     questions = shown if run.status is RunStatus.WAITING else []
-    return {**shapes.extension(run), "interactions": questions}
+    spent = {"cost_usd": shapes.cost_usd(run.usage)}
+    return {**shapes.extension(run), **spent, "interactions": questions, **_told(ignored)}
+
+
+def _told(ignored: Sequence[str]) -> dict[str, Any]:
+    """Fields of the request that nobody knows: whoever sent them reads that they had no effect."""
+    return {"ignored": ignored} if ignored else {}
 
 
 def _responses(run: Run) -> list[dict[str, Any]]:
     return [
         {
             "moduleName": run.agent.name,
+            "runningTime": round(((run.ended_at or now()) - run.created_at).total_seconds(), 2),
             "model": run.agent.model,
             "toolCallInputTokens": run.usage.input_tokens,
             "toolCallOutputTokens": run.usage.output_tokens,

@@ -63,9 +63,7 @@ class JsonSchemaFormat(Body):
 
 
 def _form(given: JsonSchema) -> AnswerForm:
-    return AnswerForm(
-        name=given.name, description=given.description, json_schema=given.schema_, strict=given.strict
-    )
+    return AnswerForm(name=given.name, description=given.description, json_schema=given.schema_, strict=given.strict)
 
 
 ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]

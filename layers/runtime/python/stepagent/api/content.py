@@ -83,6 +83,11 @@ class ChatMessage(Body):
     def parts(self) -> list[Part]:
         return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
+    @property
+    def attached(self) -> list[ImagePart | FilePart]:
+        """What came along beside text."""
+        return [part for part in self.parts if isinstance(part, ImagePart | FilePart)]
+
     def as_said(self) -> UserMessage | AssistantMessage:
         """What a person or an assistant said, with what came along.
 

@@ -5,7 +5,6 @@ number that it read, and gets what follows it. What it reads that way is, event 
 broke would have carried.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -26,6 +25,7 @@ _OPENING = b"retry: 1000\n\n"
 _TO_BE_CONTINUED = b": connect again for what follows\n\n"
 _SETTLES_S = 0.05  # at first, then twice as long each time: a read may lag behind what was written
 _READS = 6
+_KEPT_AT_LEAST = timedelta(days=1)  # by every deployment, so that events of young runs need no look
 _LAST_IS_TOLD = timedelta(minutes=1)  # a last event is written right after a run has ended
 
 
@@ -63,7 +63,7 @@ def find_events(run_id: str, principal: Principal, after: int) -> Run | None:
         raise InvalidRequest(f"Run {run.run_id} has {last.n} events so far, so none has the number {after}.", "after")
     if after == last.n:
         return None if _is_over(run, last) else run
-    if not _next_stands(run.run_id, after):
+    if now() - run.created_at > _KEPT_AT_LEAST and not _next_stands(run.run_id, after):
         raise _expired(run, after)
     return run
 
@@ -74,7 +74,6 @@ async def stream_events(run: Run, after: int) -> AsyncIterator[bytes]:
     try:
         async for event in follow(run.run_id, after, None):
             if event is None:
-                yield shapes.KEEP_ALIVE
                 continue
             yield event_bytes(event)
             if event.type in LAST_EVENTS:

@@ -57,19 +57,18 @@ async def follow(
     seconds the record says whether it ends. With `progress` it ends as well when the run waits for a person, and
     earlier events are read too where they have not expired, since they tell which questions are open.
     """
-    seen = 0 if progress else after
+    seen, see = (0, progress.see) if progress else (after, _ignore)
     began = quiet_since = spoke_at = time.monotonic()
     while time.monotonic() - began < (_LONGEST_S if longest_s is None else longest_s):
         events = await asyncio.to_thread(read_events, run_id, seen)
         for event in events:
-            if progress:
-                progress.see(event)
+            see(event)
             seen = event.n
             if seen > after:
                 yield event
         moment = time.monotonic()
         if events:
-            if events[-1].type in LAST_EVENTS or (progress and seen > after and progress.waits):
+            if _is_last(events[-1], after, progress):
                 return
             quiet_since = spoke_at = moment
         elif moment - spoke_at > _KEEP_ALIVE_S:
@@ -79,6 +78,15 @@ async def follow(
             yield None
         seen = seen if events else max(seen, after)
         await asyncio.sleep(min(_SLOW_S, max(_QUICK_S, (moment - quiet_since) / 10)))
+
+
+def _ignore(event: Event) -> None:
+    """Nobody asks which questions are open."""
+
+
+def _is_last(event: Event, after: int, progress: Progress | None) -> bool:
+    """Whether a follower has read enough with this event."""
+    return event.type in LAST_EVENTS or (progress is not None and event.n > after and progress.waits)
 
 
 def _is_at_rest(run_id: RunId, *, waiting_too: bool) -> bool:

@@ -1,7 +1,7 @@
 """Bearer keys: how one is made, who it belongs to, and what it may do. Only hashes are stored.
 
-A key is `sk-sa-`, 32 random characters (190 bits) and a check of six: scanners for secrets know it by its look, and what
-is mistyped or guessed costs no read. Keys that the parameter ApiKeyHashes lists may look otherwise.
+A key is `sk-sa-`, 32 random characters (190 bits) and a check of six: scanners for secrets know it by its look, and
+what is mistyped or guessed costs no read. Keys that the parameter ApiKeyHashes lists may look otherwise.
 """
 
 import hashlib

@@ -17,7 +17,7 @@ from stepagent.agents import ReasoningEffort
 from stepagent.answer_form import AnswerForm
 from stepagent.api.body import FORMS, Body, read_body
 from stepagent.api.chat_fields import Metadata, NotOffered, ResponseFormat, StopText, StreamOptions
-from stepagent.api.content import ChatMessage, FilePart, ImagePart
+from stepagent.api.content import ChatMessage
 from stepagent.errors import InvalidRequest
 from stepagent.messages import Message
 
@@ -52,7 +52,7 @@ class ChatRequest(NotOffered):
     response_format: ResponseFormat | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    metadata: Metadata = {}
+    metadata: Metadata = Field(default_factory=dict)
     user: str = Field("", max_length=512, description="Whom the client asks for; kept with the run and shown with it.")
     session_id: str | None = Field(
         None, min_length=1, max_length=128, validation_alias=AliasChoices("session_id", "chatId")
@@ -144,9 +144,9 @@ def check_said(messages: Sequence[ChatMessage], param: str) -> None:
     Raises:
         InvalidRequest: nobody asks anything, or a message brings too much along.
     """
-    if messages[-1].role != "user" or not messages[-1].text.strip():
+    if messages[-1].role != "user" or not (messages[-1].text.strip() or messages[-1].attached):
         raise InvalidRequest("The last message must come from the user and must not be blank.", param)
-    if any(sum(isinstance(part, FilePart | ImagePart) for part in each.parts) > MAX_FILES for each in messages):
+    if any(len(message.attached) > MAX_FILES for message in messages):
         raise InvalidRequest(f"A message may bring at most {MAX_FILES} files and images.", param)
 
 

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from stepagent.api import responses_shapes, shapes
+from stepagent.api import shapes
 from stepagent.api.chat import Transcript
 from stepagent.api.follow import SILENT_S, Progress, follow
 from stepagent.api.idempotency import begun_with, request_key
 from stepagent.api.keys import Caller
 from stepagent.api.responses_requests import ResponseRequest
-from stepagent.api.responses_shapes import Events, response_id, run_id_of
+from stepagent.api.responses_shapes import Events, PartKind, Said, id_of, response, run_id_of
 from stepagent.api.service import Following, read_run, say
 from stepagent.errors import Conflict, InvalidRequest, NotFound
 from stepagent.observe import logger
-from stepagent.runs import Principal, Run, RunId, RunKey, RunStatus
+from stepagent.runs import Principal, Run, RunId, RunKey, RunStatus, StopReason
 from stepagent.store.journal import Event, read_events
 from stepagent.store.runs import load_session
 
@@ -29,22 +29,32 @@ class _Told:
         self._transcript = Transcript()
         self._calls: dict[str, dict[str, Any]] = {}
 
-    def add(self, event: Event) -> str:
-        """The text that an event adds."""
+    def add(self, event: Event) -> tuple[PartKind, str] | None:
+        """What an event adds for a person to read, and of which kind it is."""
         match event.type:
             case "message.completed":
                 for call in event.data["calls"]:
                     self._calls[call["id"]] = {"id": call["id"], "name": call["name"], "status": "pending"}
             case "tool.completed" if event.data["id"] in self._calls:
                 self._calls[event.data["id"]] |= {"status": "done", "is_error": event.data["is_error"]}
-        return self._transcript.add(event).get("content", "")
+        match self._transcript.add(event):
+            case {"content": text}:
+                return "text", text
+            case {"refusal": text}:
+                return "refusal", text
+            case _:
+                return None
+
+    def said(self, run: Run) -> Said:
+        """All that was said; of events that are kept no longer, the run's answer is left."""
+        if self._transcript.text or self._transcript.refusal:
+            return Said(self._transcript.text, self._transcript.refusal)
+        return Said(refusal=run.answer) if run.stop_reason is StopReason.REFUSED else Said(run.answer)
 
     def as_response(self, run: Run) -> dict[str, Any]:
-        """The response; of events that are kept no longer, the run's answer is left."""
-        waits = run.status is RunStatus.WAITING
         questions = [each for each in self.progress.questions.values() if each["interaction_id"] in run.pending]
-        text = self._transcript.text or run.answer
-        return responses_shapes.response(run, text, list(self._calls.values()), questions if waits else [])
+        shown = questions if run.status is RunStatus.WAITING else []
+        return response(run, self.said(run), list(self._calls.values()), shown)
 
 
 def begin_response(request: ResponseRequest, caller: Caller, idempotency_key: str = "") -> Following:
@@ -64,13 +74,13 @@ def begin_response(request: ResponseRequest, caller: Caller, idempotency_key: st
     return say(chat, caller.principal, idempotency_key, used_key=caller.used_key)
 
 
-def show_response(response: str, principal: Principal) -> dict[str, Any]:
+def show_response(response_id: str, principal: Principal) -> dict[str, Any]:
     """A run as a response, as it stands.
 
     Raises:
         NotFound: there is none, or it is another principal's.
     """
-    run, told = _find(response, principal), _Told()
+    run, told = _find(response_id, principal), _Told()
     for event in _all_events(run.run_id):
         told.progress.see(event)
         told.add(event)
@@ -94,7 +104,7 @@ async def stream_response(following: Following) -> AsyncIterator[bytes]:
             yield part
     except Exception:
         logger.exception("stream broke", extra={"run_id": following.run.run_id})
-        yield events.fail(shapes.failure(None)["error"])
+        yield events.fail(shapes.stream_broke(following.run)["error"])
 
 
 async def _stream(following: Following, events: Events) -> AsyncIterator[bytes]:
@@ -102,16 +112,14 @@ async def _stream(following: Following, events: Events) -> AsyncIterator[bytes]:
     for part in events.begin():
         yield part
     async for event in follow(run.run_id, following.after, told.progress):
-        if event is None:
-            yield shapes.KEEP_ALIVE
-        elif text := told.add(event):
-            for part in events.text(text):
+        if event is not None and (added := told.add(event)):
+            for part in events.say(*added):
                 yield part
     run = await asyncio.to_thread(read_run, run.run_id, run.owner)
     if run.status is RunStatus.RUNNING:
         yield events.fail(shapes.still_running(run)["error"])
         return
-    for part in events.end(told.as_response(run)):
+    for part in events.end(told.as_response(run), told.said(run)):
         yield part
 
 
@@ -122,11 +130,11 @@ def _all_events(run_id: RunId) -> list[Event]:
     return events
 
 
-def _find(response: str, principal: Principal) -> Run:
+def _find(response_id: str, principal: Principal) -> Run:
     try:
-        return read_run(run_id_of(response), principal)
+        return read_run(run_id_of(response_id), principal)
     except NotFound as error:
-        raise NotFound(f"There is no response {response[:80]!r}.") from error
+        raise NotFound(f"There is no response {response_id[:80]!r}.") from error
 
 
 def _previous(request: ResponseRequest, principal: Principal) -> Run | None:
@@ -146,7 +154,7 @@ def _check_last(previous: Run) -> None:
     session, ordinal = previous.key
     if (last := load_session(session).runs) != ordinal:
         raise Conflict(
-            f"{response_id(previous)} is not the last one of its session: resp_{RunKey(session, last).run_id} is.",
+            f"{id_of(previous.run_id)} is not the last one of its session: {id_of(RunKey(session, last).run_id)} is.",
             _PREVIOUS,
             "not_the_last_response",
         )

@@ -1,12 +1,20 @@
 """What OpenAI's newer clients send: the Responses API, as far as an agent can be asked by it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from stepagent.agents import ReasoningEffort
 from stepagent.api.body import FORMS, Body, read_body
-from stepagent.api.chat_fields import Metadata
-from stepagent.api.content import ChatMessage, ImagePart, ImageUrl, RefusalPart, TextPart
+from stepagent.api.chat_fields import (
+    JsonObjectFormat,
+    JsonSchema,
+    JsonSchemaFormat,
+    Metadata,
+    ResponseFormat,
+    TextFormat,
+)
+from stepagent.api.content import ChatMessage, ImagePart, ImageUrl, Part, RefusalPart, TextPart
 from stepagent.api.requests import ChatRequest, check_said
 
 
@@ -63,20 +71,41 @@ class InputMessage(Body):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
     def as_chat(self) -> ChatMessage:
-        content = self.content if isinstance(self.content, str) else [part.as_chat() for part in self.content]
-        return ChatMessage(role=self.role, content=content)
+        if isinstance(self.content, str):
+            return ChatMessage(role=self.role, content=self.content)
+        parts: list[Part] = [part.as_chat() for part in self.content]
+        return ChatMessage(role=self.role, content=parts)
 
 
-class TextFormat(Body):
-    type: Literal["text"] = "text"
+class SchemaFormat(JsonSchema):
+    """JSON as a schema has it, which stands one level higher here than in chat completions."""
+
+    type: Literal["json_schema"]
+
+    def as_chat(self) -> JsonSchemaFormat:
+        schema = self.model_dump(by_alias=True, exclude={"type"})
+        return JsonSchemaFormat.model_validate({"type": self.type, "json_schema": schema})
 
 
 class TextConfig(Body):
-    format: TextFormat = TextFormat()
+    """`verbosity` is the model's own."""
+
+    format: Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")] = TextFormat(
+        type="text"
+    )
+    verbosity: Literal["medium"] = "medium"
+
+    @model_validator(mode="after")
+    def _has_a_form(self) -> Self:
+        self.as_chat()
+        return self
+
+    def as_chat(self) -> ResponseFormat:
+        return self.format.as_chat() if isinstance(self.format, SchemaFormat) else self.format
 
 
-class NoReasoning(Body):
-    """Clients send the object with nothing in it."""
+class ReasoningConfig(Body):
+    effort: ReasoningEffort | None = None
 
 
 class ResponseRequest(Body):
@@ -93,16 +122,16 @@ class ResponseRequest(Body):
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
-    metadata: Metadata = {}
+    text: TextConfig = TextConfig()
+    reasoning: ReasoningConfig = ReasoningConfig()
+    metadata: Metadata = Field({})
     user: str = Field("", max_length=512)
     # What follows is taken where it says what is so anyhow.
     store: Literal[True] = True
     background: Literal[False] = False
     include: list[str] = Field([], max_length=0)
     parallel_tool_calls: Literal[True] = True
-    reasoning: NoReasoning | None = None
     service_tier: Literal["auto", "default"] = "auto"
-    text: TextConfig = TextConfig()
     tool_choice: Literal["auto"] = "auto"
     tools: list[Any] = Field([], max_length=0)
     top_logprobs: int = Field(0, le=0, ge=0)
@@ -118,6 +147,8 @@ class ResponseRequest(Body):
             session_id=session_id,
             temperature=self.temperature,
             top_p=self.top_p,
+            response_format=self.text.as_chat(),
+            reasoning_effort=self.reasoning.effort,
             max_completion_tokens=self.max_output_tokens,
             metadata=self.metadata,
             user=self.user,
@@ -126,7 +157,7 @@ class ResponseRequest(Body):
 
 _NEUTRAL = frozenset(
     {
-        *("store", "background", "include", "parallel_tool_calls", "reasoning", "service_tier", "text"),
+        *("store", "background", "include", "parallel_tool_calls", "service_tier"),
         *("tool_choice", "tools", "top_logprobs", "truncation"),
     }
 )

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, Discriminator, Field, Tag
 
 from stepagent.agents import ReasoningEffort
 from stepagent.announcing import view
+from stepagent.answering import read_interaction
 from stepagent.api import shapes
 from stepagent.api.body import FORMS, Body, read_body
 from stepagent.api.chat_fields import Metadata, ResponseFormat, StopText
@@ -22,9 +23,9 @@ from stepagent.api.query import Query
 from stepagent.api.requests import ChatRequest, check_said
 from stepagent.api.service import read_run, say, session_key_of
 from stepagent.errors import InvalidRequest, NotFound
-from stepagent.interactions import read_interaction
 from stepagent.runs import ENDED, Principal, Run, RunKey, RunStatus, SessionKey
-from stepagent.store.runs import list_runs, load_conversation, load_run, load_session
+from stepagent.store.conversation import load_conversation
+from stepagent.store.runs import list_runs, load_run, load_session
 
 MAX_LISTED = 100
 _MAX_READ = 200  # runs that one request reads, where it looks for those of a status
@@ -41,7 +42,7 @@ class RunRequest(Body):
         Discriminator(lambda given: FORMS[isinstance(given, list)]),
     ]
     session_id: str | None = Field(None, min_length=1, max_length=128)
-    metadata: Metadata = {}
+    metadata: Metadata = Field({})
     user: str = Field("", max_length=512)
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stepagent.agents import AgentSpec
+from stepagent.answering import answer
 from stepagent.api.idempotency import begun_with, job_key, request_key
 from stepagent.api.requests import ChatRequest
 from stepagent.api.wishes import as_wanted
@@ -16,7 +17,6 @@ from stepagent.clock import now
 from stepagent.ending import finalize
 from stepagent.errors import Conflict, InvalidAnswer, NotFound, RecordConflict
 from stepagent.executions import LOST, current_execution, start_execution
-from stepagent.interactions import answer
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, load_models
 from stepagent.resuming import ensure_execution
 from stepagent.rows import Catalog

@@ -6,9 +6,10 @@ from typing import Any
 
 from stepagent.agents import AgentSpec
 from stepagent.announcing import view
-from stepagent.errors import RequestError, StepAgentError
+from stepagent.errors import ModelFiltered, NotFound, RequestError, StepAgentError
+from stepagent.interactions import Interaction
 from stepagent.llm.registry import ModelSpec, modes_of
-from stepagent.runs import Failure, Interaction, Run, StopReason
+from stepagent.runs import Failure, Run, StopReason
 from stepagent.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
@@ -32,8 +33,9 @@ def chunk(run: Run, delta: Mapping[str, Any], finish_reason: str | None = None, 
     return {**envelope(run, "chat.completion.chunk"), "choices": [choice], **more}
 
 
-def completion(run: Run, text: str, reasoning: str, **more: Any) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+def completion(run: Run, text: str, reasoning: str, refusal: str = "", **more: Any) -> dict[str, Any]:
+    content = None if refusal and not text else text
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal or None}
     if reasoning:
         message["reasoning_content"] = reasoning
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(run)}
@@ -50,8 +52,15 @@ def unfinished(run: Run) -> dict[str, Any]:
     return {**envelope(run, "chat.completion"), "choices": [], "usage": usage(run.usage), "stepagent": stepagent}
 
 
+def is_filtered(run: Run) -> bool:
+    """Whether the provider's content filter stopped it, which clients know as the end of a reply, not as an error."""
+    return run.failure is not None and run.failure.code == ModelFiltered.code
+
+
 def finish_reason(run: Run) -> str:
-    """OpenAI's word for how a run ended, or paused."""
+    """OpenAI's word for how a run ended, or paused. Calls are made here, so `tool_calls` never is one."""
+    if is_filtered(run):
+        return "content_filter"
     return "length" if run.stop_reason is StopReason.OUTPUT_LIMIT else "stop"
 
 
@@ -74,6 +83,11 @@ def extension(run: Run) -> dict[str, Any]:
         "stop_reason": run.stop_reason,
         "turns": run.turns,
     }
+
+
+def cost_usd(counted: Usage) -> float | None:
+    """US dollars, None where a price is not known."""
+    return None if counted.cost_usd is None else float(counted.cost_usd)
 
 
 def models(agents: Mapping[str, AgentSpec], rows: Mapping[str, ModelSpec]) -> dict[str, Any]:
@@ -104,7 +118,8 @@ def _model(agent: AgentSpec, model: ModelSpec | None) -> dict[str, Any]:
 def run_view(run: Run) -> dict[str, Any]:
     """A run as its owner may see it."""
     shown = run.model_dump(mode="json", exclude={"owner", "agent", "tools", "system", "usage", "pending"})
-    return {"object": "run", "agent": run.agent.name, **shown, "usage": usage(run.usage), "interactions": run.pending}
+    spent = {"usage": usage(run.usage), "cost_usd": cost_usd(run.usage)}
+    return {"object": "run", "agent": run.agent.name, **shown, **spent, "interactions": run.pending}
 
 
 def interactions(waiting: Iterable[Interaction]) -> dict[str, Any]:
@@ -170,6 +185,17 @@ def failure(why: Failure | None) -> dict[str, Any]:
 def cancelled() -> dict[str, Any]:
     """The error object of a run that was cancelled."""
     return error_body("The run was cancelled.", "run_cancelled", "cancelled")
+
+
+def stream_broke(run: Run) -> dict[str, Any]:
+    """The error object for a stream that cannot go on, while its run does."""
+    message = f"The stream broke. Run {run.run_id} does not depend on it: GET /v1/runs/{run.run_id}/events goes on."
+    return error_body(message, "server_error", "stream_broke") | {"stepagent": extension(run)}
+
+
+def nothing_here() -> dict[str, Any]:
+    """The error object for a path that leads nowhere."""
+    return refusal(NotFound("There is nothing at this path."))
 
 
 def still_running(run: Run) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Tokens (JWT) of the one issuer that a deployment trusts. Only `authorize` has the packages for this."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from stepagent.runs import Principal
 from stepagent.settings import settings
 
 _MAX_CHARS = 8_192  # API Gateway takes headers of 10 KB together
-_MAX_SUBJECT_CHARS = 255  # as OpenID Connect has it
+_SUBJECT = re.compile(r"[ -~]{1,255}")  # as OpenID Connect has it
 _LEEWAY = timedelta(seconds=30)  # for clocks that differ
 
 
@@ -61,9 +62,10 @@ def _claims(token: str, issuer: str) -> dict[str, Any]:
 
 def _caller(issuer: str, claims: dict[str, Any]) -> Caller:
     subject = claims.get(settings().jwt_principal_claim)
-    if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_CHARS or not subject.isprintable():
+    if not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
         raise jwt.InvalidTokenError("the claim of the principal is no name")
-    return Caller(Principal(f"{issuer}#{subject}"), _scopes(claims.get(settings().jwt_scope_claim)))
+    scope_claim = settings().jwt_scope_claim
+    return Caller(Principal(f"{issuer}#{subject}"), _scopes(claims.get(scope_claim)) if scope_claim else frozenset())
 
 
 def _scopes(claim: object) -> frozenset[str]:

@@ -9,13 +9,13 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from stepagent.agents import ToolSpec
 from stepagent.errors import ToolError
 from stepagent.llm.coercion import coerced
 from stepagent.llm.fragments import mended
 from stepagent.llm.lenient_json import MAX_DEPTH, Incomplete, Malformed, read_whole
 from stepagent.llm.lenient_scalars import finite
 from stepagent.llm.schema import in_order
+from stepagent.tool_specs import ToolSpec
 
 _ECHO_CHARS = 300
 _SCHEMA_CHARS = 4_000

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stepagent.agents import ToolSpec
 from stepagent.llm.names import legal
 from stepagent.llm.schema import Dialect, for_provider, strict_possible
 from stepagent.messages import ToolMessage
+from stepagent.tool_specs import ToolSpec
 
 
 def system_messages(system: str) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Sequence
 
-from stepagent.agents import ToolSpec
 from stepagent.llm.content import fenced
 from stepagent.messages import ToolCall, ToolMessage
+from stepagent.tool_specs import ToolSpec
 
 INSTRUCTION = """\
 Begin every reply with 1: or 0:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from stepagent.agents import ToolSpec
 from stepagent.messages import Message
+from stepagent.tool_specs import ToolSpec
 from stepagent.usage import Usage
 
 ModeName = Literal["tool_choice", "function_call", "prompt_call"]

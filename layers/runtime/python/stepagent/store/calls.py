@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from stepagent.errors import NotFound
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, InteractionId, RunKey
-from stepagent.store.items import call_key, pack
-from stepagent.store.runs import call_from_item
+from stepagent.store.conversation import call_from_item
+from stepagent.store.items import assign, call_key
 from stepagent.store.table import Refused, apply, change, get
 
 
@@ -53,13 +53,12 @@ def load_call(run: RunKey, key: CallKey) -> ClaimedCall:
 
 def store_result(run: RunKey, key: CallKey, result: CallResult) -> bool:
     """Gives a call its one result; False where it has one already, which then stands."""
-    packed = pack("result", result.model_dump_json())
-    (name, text), *_ = packed.items()
+    same, text = assign("result", result.model_dump_json())
     answered = change(
         call_key(run.session, key),
-        f"SET #status = :done, #{name} = :result",
-        f"attribute_exists(pk) AND (#status <> :done OR #{name} = :result)",  # a repeat of ours is no conflict
-        {":done": CallStatus.DONE, ":result": text},
+        f"SET #status = :done, {same}",
+        f"attribute_exists(pk) AND (#status <> :done OR {same})",  # a repeat of ours is no conflict
+        {":done": CallStatus.DONE, **text},
     )
     try:
         apply(answered)

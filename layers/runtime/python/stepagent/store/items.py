@@ -162,6 +162,12 @@ def pack(name: str, text: str) -> dict[str, str]:
     return {f"{name}_object": object_key}
 
 
+def assign(name: str, text: str) -> tuple[str, dict[str, Any]]:
+    """What `pack` holds, for an update: `#name = :name` with the attribute that it is, and the value."""
+    ((attribute, value),) = pack(name, text).items()
+    return f"#{attribute} = :{name}", {f":{name}": value}
+
+
 @translated()
 def unpack(item: Mapping[str, Any], name: str) -> str | None:
     """The text that `pack` stored, or None where there is none."""

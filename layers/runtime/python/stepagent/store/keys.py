@@ -17,7 +17,7 @@ from stepagent.models import Frozen
 from stepagent.runs import Principal, Run
 from stepagent.spending import KeyBudget, Period, Spent, period_of, renews_at
 from stepagent.store.items import KEYS, key_key, key_sort, spent_key, spent_pk
-from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+from stepagent.store.table import ANYHOW, Operation, Refused, apply, change, get, put, query, transact
 from stepagent.usage import Usage
 
 ID_CHARS = 16  # of the digest: enough that no two keys share them
@@ -124,7 +124,7 @@ def count_spent(run: Run, usage: Usage) -> list[Operation]:
         change(
             spent_key(run.used_key.key_id, period_of(per, moment), part),
             f"SET forget_at = :forget{unknown} ADD total_tokens :tokens, cost_usd :cost",
-            "attribute_exists(pk) OR attribute_not_exists(pk)",  # whether or not it is there
+            ANYHOW,
             values,
         )
     ]

@@ -15,11 +15,9 @@ from stepagent.clock import now
 from stepagent.errors import RecordConflict, RecordUnavailable
 from stepagent.mcp_tools import Listing
 from stepagent.observe import logger
-from stepagent.store.items import Item, listing_key, pack, unpack
-from stepagent.store.table import apply, change, get
+from stepagent.store.items import Item, assign, listing_key, unpack
+from stepagent.store.table import ANYHOW, apply, change, get
 from stepagent.targets import McpTarget
-
-_ANYWAY = "attribute_exists(pk) OR attribute_not_exists(pk)"  # a change has a condition; most here need none
 
 
 class KeptListing(NamedTuple):
@@ -44,15 +42,15 @@ def load_listing(server: McpTarget) -> KeptListing:
 
 def store_listing(server: McpTarget, listing: Listing) -> None:
     """Keeps what a server just listed."""
-    ((name, text),) = pack("body", listing.model_dump_json()).items()
-    (other,) = {"body", "body_object"} - {name}
-    expression = f"SET #{name} = :body, listed_at = :now REMOVE #{other}, failed_at"
-    apply(change(_key(server), expression, _ANYWAY, {":body": text, ":now": now().isoformat()}))
+    kept, body = assign("body", listing.model_dump_json())
+    other = "body" if "body_object" in kept else "body_object"
+    expression = f"SET {kept}, listed_at = :now REMOVE {other}, failed_at"
+    apply(change(_key(server), expression, ANYHOW, {**body, ":now": now().isoformat()}))
 
 
 def note_failure(server: McpTarget) -> None:
     """Notes that a server was asked and did not answer; its earlier list stays."""
-    apply(change(_key(server), "SET failed_at = :now", _ANYWAY, {":now": now().isoformat()}))
+    apply(change(_key(server), "SET failed_at = :now", ANYHOW, {":now": now().isoformat()}))
 
 
 def drop_listing(server: McpTarget) -> None:

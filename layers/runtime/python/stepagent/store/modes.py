@@ -8,7 +8,7 @@ from typing import Any, get_args
 from stepagent.clock import now
 from stepagent.llm.reply import ModeName
 from stepagent.store.items import model_key
-from stepagent.store.table import apply, change, get
+from stepagent.store.table import ANYHOW, apply, change, get
 
 _KEPT = timedelta(days=1)  # a server may learn
 _FRESH_S = 300  # another process may have found out meanwhile
@@ -26,8 +26,7 @@ def refused_modes(model: str) -> frozenset[ModeName]:
 
 def refuse_mode(model: str, mode: ModeName) -> None:
     """Notes that the server refused a mode."""
-    anyway = "attribute_exists(pk) OR attribute_not_exists(pk)"  # a change has a condition; this one needs none
-    item = apply(change(model_key(model), f"SET {mode} = :now", anyway, {":now": now().isoformat()}))
+    item = apply(change(model_key(model), f"SET {mode} = :now", ANYHOW, {":now": now().isoformat()}))
     _remember(model, item)
 
 

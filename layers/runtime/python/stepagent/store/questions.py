@@ -12,21 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from stepagent.answers import Answer, lets_run
 from stepagent.clock import now
+from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.questions import ApprovalQuestion
-from stepagent.runs import (
-    ENDED,
-    CallAddress,
-    CallKey,
-    CallResult,
-    CallStatus,
-    Interaction,
-    InteractionId,
-    InteractionStatus,
-    Principal,
-    RunKey,
-)
+from stepagent.runs import CallAddress, CallKey, CallResult, CallStatus, InteractionId, Principal, RunKey
 from stepagent.store.items import (
     PENDING,
+    assign,
     call_key,
     owner_pk,
     pack,
@@ -35,11 +26,10 @@ from stepagent.store.items import (
     run_key,
     unpack,
 )
-from stepagent.store.table import Operation, Refused, apply, change, get, put, query, transact
+from stepagent.store.runs import ENDED_VALUES, NOT_ENDED
+from stepagent.store.table import ANYHOW, Operation, Refused, apply, change, get, put, query, transact
 
-_RUNNING = "attribute_exists(pk) AND NOT (#status IN (:completed, :failed, :cancelled))"
-_RUNNING_VALUES = {f":{status.value}": status.value for status in ENDED}
-_ANYHOW = "attribute_exists(pk) OR attribute_not_exists(pk)"
+_RUNNING = f"attribute_exists(pk) AND {NOT_ENDED}"
 _ANSWERED = "#status = :answered AND attribute_not_exists(settled)"
 _ANSWERED_VALUES = {":answered": InteractionStatus.ANSWERED}
 
@@ -87,7 +77,7 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
         {":status": status, ":pending": CallStatus.PENDING, ":question": interaction.interaction_id},
     )
     waiting = [
-        change(_run_key(place), "ADD pending :entry", _RUNNING, {":entry": _entry(interaction), **_RUNNING_VALUES})
+        change(_run_key(place), "ADD pending :entry", _RUNNING, {":entry": _entry(interaction), **ENDED_VALUES})
         for place in interaction.places
     ]
     asked = put(question_key(interaction.interaction_id), values)
@@ -132,13 +122,12 @@ def note_reminder(question: InteractionId, number: int) -> Interaction | None:
 def store_answer(interaction: Interaction, answer: Answer, meaning: CallResult | Approved) -> bool:
     """Stores the first answer with what it means for the call; False where the question or the call is past that."""
     answered, values = _turn_to(InteractionStatus.ANSWERED)
-    packed = pack("answer", json.dumps(answer, ensure_ascii=False))
-    (name, text), *_ = packed.items()
+    given, text = assign("answer", json.dumps(answer, ensure_ascii=False))
     stored = change(
         question_key(interaction.interaction_id),
-        f"{answered}, #{name} = :answer",
+        f"{answered}, {given}",
         "#status = :pending",
-        {**values, ":answer": text, ":pending": InteractionStatus.PENDING},
+        {**values, **text, ":pending": InteractionStatus.PENDING},
     )
     return _transacted(stored, _meant(interaction, meaning))
 
@@ -184,7 +173,7 @@ def take_back_answer(interaction: Interaction, deliveries: int, result: CallResu
     return _transacted(late, called, *_cleared(interaction))
 
 
-def close_question(question: InteractionId, status: InteractionStatus = InteractionStatus.CANCELLED) -> bool:
+def close_question(question: InteractionId, status: InteractionStatus) -> bool:
     """Nobody may answer any more; False where somebody has, or it was closed before."""
     found = load_question(question)
     if found is None:
@@ -214,14 +203,14 @@ def _now_as(status: InteractionStatus | Literal["reminded"]) -> dict[str, Any]:
 
 def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operation:
     if isinstance(meaning, CallResult):
-        (name, text), *_ = pack("result", meaning.model_dump_json()).items()
-        values = {":done": CallStatus.DONE, ":result": text}
-        return change(_call_key(interaction), f"SET #status = :done, #{name} = :result", "#status <> :done", values)
+        result, text = assign("result", meaning.model_dump_json())
+        values = {":done": CallStatus.DONE, **text}
+        return change(_call_key(interaction), f"SET #status = :done, {result}", "#status <> :done", values)
     sets = "SET approved = :digest, waited_s = :waited"
     approved: dict[str, Any] = {":digest": meaning.digest, ":waited": meaning.waited_s, ":pending": CallStatus.PENDING}
     if meaning.edited_arguments is not None:
-        (name, text), *_ = pack("edited_arguments", json.dumps(meaning.edited_arguments, ensure_ascii=False)).items()
-        sets, approved = f"{sets}, #{name} = :edited", {**approved, ":edited": text}
+        edited, text = assign("edited_arguments", json.dumps(meaning.edited_arguments, ensure_ascii=False))
+        sets, approved = f"{sets}, {edited}", {**approved, **text}
     return change(_call_key(interaction), sets, "#status = :pending", approved)
 
 
@@ -232,7 +221,7 @@ def _cleared(interaction: Interaction) -> list[Operation]:
         change(_run_key(place), "DELETE pending :entry", "attribute_exists(pk)", entry) for place in interaction.places
     ]
     # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
-    over = change(_pending_key(interaction), "SET forget_at = :now", _ANYHOW, {":now": _epoch_s(now())})
+    over = change(_pending_key(interaction), "SET forget_at = :now", ANYHOW, {":now": _epoch_s(now())})
     return [*runs, over]
 
 

@@ -13,6 +13,7 @@ from stepagent.store.items import Item, marshal, unmarshal
 
 Operation = Mapping[str, Any]
 
+ANYHOW = "attribute_exists(pk) OR attribute_not_exists(pk)"  # for a change of an item, whether or not it is there
 _CONFLICT_ATTEMPTS = 6
 
 

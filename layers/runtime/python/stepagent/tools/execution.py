@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from stepagent.agents import ToolSpec
 from stepagent.approvals import digest_of
 from stepagent.clock import now
 from stepagent.errors import NotFound, ToolError
@@ -16,6 +15,7 @@ from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
 from stepagent.store.calls import claim_call, store_result
 from stepagent.store.results import keep_result
 from stepagent.store.runs import require_run
+from stepagent.tool_specs import ToolSpec
 from stepagent.tools.rendering import MAX_KEPT_BYTES, preview, split_images, to_text
 
 _MAX_ANSWER_BYTES = 1_000_000

@@ -1,0 +1,96 @@
+"""What people do with the questions that they are asked: list them, read one, answer it once."""
+
+from typing import Any
+
+from stepagent.answers import Answer, check_answer, lets_run, text_for_model
+from stepagent.approvals import digest_of
+from stepagent.clock import now
+from stepagent.delivering import deliver_to_run, tool_of
+from stepagent.errors import Conflict, Expired, InvalidRequest, NotFound
+from stepagent.interactions import Interaction, InteractionStatus
+from stepagent.questions import ApprovalQuestion
+from stepagent.runs import CallKey, CallResult, InteractionId, Principal, RunKey
+from stepagent.store import questions as store
+from stepagent.store.calls import load_call
+from stepagent.store.questions import Approved
+from stepagent.tools.execution import to_result
+
+MAX_LISTED = 100
+_MAX_ID_CHARS = 64
+
+
+def answer(interaction_id: str, principal: Principal, given: Answer) -> Interaction:
+    """Gives a question its answer and lets its run go on. The same answer again is the same success.
+
+    Args:
+        interaction_id: which question.
+        principal: who answers.
+        given: a text, or an object where a form or an approval asks for one.
+
+    Raises:
+        NotFound: there is no such question, or it is another principal's.
+        InvalidAnswer: the answer does not fit; the question stays open.
+        Conflict: the question has another answer.
+        Expired: nobody waits for an answer any more.
+    """
+    asked = read_interaction(interaction_id, principal)
+    _refuse_closed(asked)
+    needed = tool_of(asked).parameters if isinstance(asked.question, ApprovalQuestion) else {}
+    kept = check_answer(asked.question, given, needed)
+    if asked.status is InteractionStatus.PENDING:
+        store.store_answer(asked, kept, _meaning(asked, kept))
+    deliver_to_run(asked)
+    standing = read_interaction(interaction_id, principal)
+    if standing.status is not InteractionStatus.ANSWERED:
+        raise _expired(standing)
+    if standing.answer != kept:
+        raise Conflict(f"Interaction {interaction_id} has another answer.")
+    return standing
+
+
+def read_interaction(interaction_id: str, principal: Principal) -> Interaction:
+    """One question of this principal as it stands.
+
+    Raises:
+        NotFound: there is none, or it is another principal's.
+    """
+    found = store.load_question(InteractionId(interaction_id)) if 0 < len(interaction_id) <= _MAX_ID_CHARS else None
+    if found is None or found.interaction.owner != principal:
+        raise NotFound(f"There is no interaction {interaction_id[:_MAX_ID_CHARS]!r}.", "interaction_id")
+    return found.interaction
+
+
+def list_interactions(principal: Principal, status: str = "pending") -> list[Interaction]:
+    """The questions that wait for this principal, the oldest 100 in the order in which they were asked.
+
+    Raises:
+        InvalidRequest: another status is asked for; only what waits can be listed.
+    """
+    if status != InteractionStatus.PENDING:
+        raise InvalidRequest("Only pending interactions can be listed: status=pending.", "status")
+    return store.list_pending(principal, MAX_LISTED)
+
+
+def _meaning(interaction: Interaction, kept: Answer) -> CallResult | Approved:
+    """What an answer means for its call: its result, or that it may run."""
+    question, waited_s = interaction.question, interaction.waited_s(now())
+    if isinstance(question, ApprovalQuestion) and isinstance(kept, dict) and lets_run(question, kept):
+        edited: dict[str, Any] | None = kept.get("arguments")
+        arguments = question.arguments if edited is None else edited
+        return Approved(digest_of({**arguments, **question.bound}), edited, waited_s)
+    text, is_error = text_for_model(question, kept)
+    run = RunKey.parse(interaction.run_id)
+    call = load_call(run, CallKey.parse(interaction.call_id)).call
+    result = to_result(run, call, text, is_error=is_error)
+    return result.model_copy(update={"waited_s": waited_s})
+
+
+def _refuse_closed(interaction: Interaction) -> None:
+    late = interaction.status is InteractionStatus.PENDING and interaction.expires_at <= now()
+    if late or interaction.status in (InteractionStatus.EXPIRED, InteractionStatus.CANCELLED):
+        raise _expired(interaction)
+
+
+def _expired(interaction: Interaction) -> Expired:
+    how = "was cancelled" if interaction.status is InteractionStatus.CANCELLED else "has expired"
+    return Expired(f"Interaction {interaction.interaction_id} {how}: nobody waits for an answer any more.")
