@@ -4,12 +4,9 @@ They reach into ministack's modules, so its version is exact: on a bump, read ea
 `tests/integration/test_emulator.py` say which are still needed.
 """
 
-import contextvars
 import functools
 import subprocess
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +16,7 @@ import uvicorn
 
 from local.callers import LocalCallersOnly
 from local.fork_server import START_SCRIPT, ForkServer, is_available
+from local.state_corrections import correct_step_functions, execution_of_task, replace, require_running, turn_came
 from local.turns import MOST, Turns
 
 
@@ -29,10 +27,6 @@ def apply() -> None:
     correct_dynamodb()
     correct_lambda()
     correct_step_functions()
-
-
-def _replace(module: Any, name: str, wrap: Callable[[Any, Any], Any]) -> None:
-    setattr(module, name, wrap(module, getattr(module, name)))
 
 
 # ---- the server
@@ -91,8 +85,8 @@ def correct_api_gateway() -> None:
 
         return imported
 
-    _replace(apigateway_v1, "_import_rest_api", with_gateway_responses)
-    _replace(apigateway_v1, "_import_operation", with_preflights)
+    replace(apigateway_v1, "_import_rest_api", with_gateway_responses)
+    replace(apigateway_v1, "_import_operation", with_preflights)
 
 
 # ---- DynamoDB
@@ -120,8 +114,8 @@ def correct_lambda() -> None:
     if is_available():
         popen = _forking(ForkServer())
         lambda_runtime.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
-    _replace(lambda_svc, "_execute_function_provided_warm", _in_turn)
-    _replace(lambda_svc, "acquire_worker", _instead_of_an_idle_one)
+    replace(lambda_svc, "_execute_function_provided_warm", _in_turn)
+    replace(lambda_svc, "acquire_worker", _instead_of_an_idle_one)
 
 
 def _forking(server: ForkServer) -> Callable[..., Any]:
@@ -135,7 +129,6 @@ def _forking(server: ForkServer) -> Callable[..., Any]:
 
 
 _turns = Turns()
-_turn_came: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("turn_came", default=None)
 
 
 def _in_turn(module: Any, execute: Any) -> Any:
@@ -144,10 +137,10 @@ def _in_turn(module: Any, execute: Any) -> Any:
     def execute_in_turn(function: dict[str, Any], event: Any, request_id: str) -> Any:
         asked_by_function = bool(module._invoke_depth.get())  # one that waits for it holds a turn
         with _turns.turn((function.get("config") or function)["FunctionArn"], at_once=asked_by_function):
-            if came := _turn_came.get():
+            if came := turn_came.get():
                 came.set()
-            if execution := _execution.get():
-                _require_running(execution)
+            if execution := execution_of_task.get():
+                require_running(execution)
             return execute(function, event, request_id)
 
     return execute_in_turn
@@ -170,142 +163,3 @@ def _instead_of_an_idle_one(module: Any, acquire: Any) -> Any:
         return acquired
 
     return acquire_worker
-
-
-# ---- Step Functions
-
-
-def correct_step_functions() -> None:
-    """Make time-outs, failures and aborts of tasks arrive as they do on AWS, and start executions at once."""
-    from ministack.services import stepfunctions
-
-    stepfunctions.time = _without_start_delay(stepfunctions.time)
-    _replace(stepfunctions, "_execute_task", _with_evaluated_timeout)
-    _replace(stepfunctions, "_execute_task", _unless_stopped)
-    _replace(stepfunctions, "_invoke_resource_with_timeout", _from_its_turn_on)
-    _replace(stepfunctions, "_invoke_with_callback", _with_token_in_context)
-    _replace(stepfunctions, "_call_lambda", _with_failed_callback)
-    _replace(stepfunctions, "_fail_execution", _unless_ended)
-    _replace(stepfunctions, "_restore_state", _with_news_of_lost_executions)
-
-
-def _without_start_delay(clock: Any) -> Any:
-    """It sleeps 150 ms before each execution; no Wait and no Retry can ask for that time."""
-
-    def sleep(seconds: float) -> None:
-        if seconds != 0.15:
-            clock.sleep(seconds)
-
-    return SimpleNamespace(**{**vars(clock), "sleep": sleep})
-
-
-def _with_evaluated_timeout(module: Any, execute: Any) -> Any:
-    """It compares the text of a JSONata `TimeoutSeconds` with a number."""
-
-    def execute_task(state: dict[str, Any], given: Any, execution: Any, context: Any) -> Any:
-        if isinstance(state.get("TimeoutSeconds"), str):
-            seconds = module._jsonata_state_field(state, "TimeoutSeconds", "number", given, context)
-            state = {**state, "TimeoutSeconds": seconds}
-        return execute(state, given, execution, context)
-
-    return execute_task
-
-
-_execution: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("execution", default=None)
-
-
-def _unless_stopped(_module: Any, execute: Any) -> Any:
-    """It goes on with the Map items of an execution that was stopped."""
-
-    def execute_task(state: dict[str, Any], given: Any, execution: Any, context: Any) -> Any:
-        _require_running(execution)
-        previous = _execution.set(execution)  # a call may wait for its turn, and the execution be stopped meanwhile
-        try:
-            return execute(state, given, execution, context)
-        finally:
-            _execution.reset(previous)
-
-    return execute_task
-
-
-def _require_running(execution: dict[str, Any]) -> None:
-    from ministack.services.stepfunctions import _ExecutionError
-
-    if execution["status"] != "RUNNING":
-        raise _ExecutionError("States.Runtime", "the execution has ended")
-
-
-def _from_its_turn_on(module: Any, invoke: Any) -> Any:
-    """It would count as a call's time what the call waits for its turn, for which there is no wait on AWS."""
-
-    def invoke_resource_with_timeout(resource: str, given: Any, timeout: float) -> Any:
-        if ":lambda:" not in resource:
-            return invoke(resource, given, timeout)
-        came = threading.Event()
-        context = contextvars.copy_context()
-        context.run(_turn_came.set, came)
-        pool = ThreadPoolExecutor(max_workers=1)
-        future = pool.submit(context.run, module._invoke_resource, resource, given)
-        future.add_done_callback(lambda _: came.set())  # it may fail without a turn
-        pool.shutdown(wait=False)
-        came.wait()
-        try:
-            return future.result(timeout)
-        except TimeoutError:
-            raise module._ExecutionError("States.Timeout", f"Task timed out after {timeout} seconds") from None
-
-    return invoke_resource_with_timeout
-
-
-_token: contextvars.ContextVar[str | None] = contextvars.ContextVar("token", default=None)
-
-
-def _with_token_in_context(_module: Any, invoke: Any) -> Any:
-    """Tells `_with_failed_callback` which task it calls the function for."""
-
-    def invoke_with_callback(resource: str, given: Any, token: str, state: dict[str, Any]) -> Any:
-        previous = _token.set(token)
-        try:
-            return invoke(resource, given, token, state)
-        finally:
-            _token.reset(previous)
-
-    return invoke_with_callback
-
-
-def _with_failed_callback(module: Any, call: Any) -> Any:
-    """It ignores that a function under `.waitForTaskToken` failed, and waits for a token nobody has."""
-
-    def call_lambda(function: str, event: Any) -> Any:
-        try:
-            return call(function, event)
-        except module._ExecutionError as error:
-            waiting = module._task_tokens.get(_token.get())
-            if waiting and not waiting["event"].is_set():
-                waiting["error"] = {"Error": error.error, "Cause": error.cause}
-                waiting["event"].set()
-            raise
-
-    return call_lambda
-
-
-def _unless_ended(_module: Any, fail: Any) -> Any:
-    """It turns an aborted execution into a failed one when the task that was running fails later."""
-
-    def fail_execution(execution: dict[str, Any], error: str, cause: str) -> None:
-        if execution["status"] == "RUNNING":
-            fail(execution, error, cause)
-
-    return fail_execution
-
-
-def _with_news_of_lost_executions(module: Any, restore: Any) -> Any:
-    """It fails what was running when it stopped, and tells no rule, so that nothing would close those runs."""
-
-    def restore_state(data: dict[str, Any]) -> None:
-        lost = [item["executionArn"] for item in data["executions"].all_values() if item["status"] == "RUNNING"]
-        restore(data)
-        for arn in lost:  # a moment later, when rules and functions are back and the port is open
-            threading.Timer(0.5, lambda arn=arn: module._emit_execution_status_event(module._executions[arn])).start()
-
-    return restore_state

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 START_SCRIPT = "start_function.py"  # what the bootstrap of a function runs
 
@@ -57,16 +57,22 @@ class ForkServer:
         Raises:
             OSError: the server is gone.
         """
+        request = json.dumps([str(script), dict(environment)]).encode()
         output, written = os.pipe()
         news, told = os.pipe()
-        request = json.dumps([str(script), dict(environment)]).encode()
-        socket.send_fds(self._requests, [request], [written, told])
-        os.close(written)
-        os.close(told)
+        try:
+            socket.send_fds(self._requests, [request], [written, told])
+        except OSError:
+            os.close(output)
+            os.close(news)
+            raise
+        finally:
+            os.close(written)
+            os.close(told)
         return ForkedProcess(output, news)
 
     def stop(self) -> None:
-        """Starts nothing any more; what runs goes on."""
+        """Ends the server. What it started is ended as soon as somebody asks after it."""
         self._requests.close()
         self._process.wait()
 
@@ -85,16 +91,10 @@ class ForkedProcess:
         self.pid = pid
 
     def poll(self) -> int | None:
-        with self._lock:
-            if self.returncode is None and select.select([self._news], [], [], 0)[0]:
-                self.returncode = self._end()
-                self._news.close()
-            return self.returncode
+        return self._returncode_within(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            select.select([self._news], [], [], timeout)
-        code = self.poll()
+        code = self._returncode_within(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         return code
@@ -109,6 +109,13 @@ class ForkedProcess:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def _returncode_within(self, seconds: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None and _has_news(self._news, seconds):
+                self.returncode = self._end()
+                self._news.close()
+            return self.returncode
+
     def _end(self) -> int:
         code = self._read()
         if code is None:  # nobody would tell of its end any more
@@ -119,6 +126,12 @@ class ForkedProcess:
     def _read(self) -> int | None:
         packed = self._news.read(_NUMBER.size)
         return _NUMBER.unpack(packed)[0] if packed else None
+
+
+def _has_news(pipe: IO[bytes], seconds: float | None) -> bool:
+    poll = select.poll()  # it takes any descriptor; `select` none above 1023
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 class _Request(NamedTuple):

@@ -32,6 +32,7 @@ from stepagent.runs import (
     TurnRecord,
 )
 from stepagent.store.calls import load_call, store_result
+from stepagent.store.conversation import load_history
 from stepagent.store.items import call_key
 from stepagent.store.journal import LAST_EVENTS, read_events
 from stepagent.store.runs import close_run, create_run, load_run, require_run
@@ -247,6 +248,24 @@ def test_answer_that_comes_too_late_changes_nothing(service: Service) -> None:
     before = answered()
     answer_parent(child().model_copy(update={"answer": "late", "status": RunStatus.COMPLETED}))
     assert answered() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"task": "find it"}, "find it"),
+        ({"task": "find it", "where": "at home"}, '{"task": "find it", "where": "at home"}'),
+    ],
+)
+def test_agent_is_told_its_task_or_all_arguments_where_there_are_others(
+    service: Service, arguments: dict[str, Any], told: str
+) -> None:
+    empty_tables()
+    run = a_run(HELPER, a_tool(), created_at=now())
+    create_run(run, [UserMessage(text="Do it.")])
+    act(run, CALL.model_copy(update={"arguments": arguments}))
+    enter()
+    assert load_history(child().key.session) == [UserMessage(text=told)]
 
 
 def test_agent_may_spend_what_its_caller_has_left(service: Service) -> None:

@@ -108,6 +108,20 @@ def test_role_may_invoke_what_the_definition_invokes_and_the_tools_and_nothing_e
     assert invoked_by_role() == named | set(TOOL_FUNCTIONS)
 
 
+@pytest.mark.parametrize(
+    ("policy", "action", "parameter"),
+    [
+        ("InvokeFunctionsPolicy", "lambda:InvokeFunction", "ExternalFunctionArns"),
+        ("StartWorkflowsPolicy", "states:StartExecution", "WorkflowArns"),
+    ],
+)
+def test_functions_and_workflows_of_others_are_those_that_a_parameter_lists(
+    policy: str, action: str, parameter: str
+) -> None:
+    (statement,) = statements(RESOURCES[policy])
+    assert (statement["Action"], statement["Resource"]) == (action, {"Ref": parameter})
+
+
 @pytest.mark.parametrize("statement", list(statements(RESOURCES)), ids=lambda s: listed(s["Action"])[0])
 def test_statement_names_its_actions_and_resources(statement: Json) -> None:
     actions = listed(statement["Action"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -55,6 +56,7 @@ class Record:
 
 
 Lay = Callable[..., Record]
+UNPRICED = ModelSpec(name="default", provider_model="m", base_url="http://127.0.0.1/v1")
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
         monkeypatch.setattr(
             subject, "announce_end_of", lambda run: record.ended.append(Outcome(run.status, run.stop_reason))
         )
-        monkeypatch.setattr(subject, "_models", lambda run: [])
+        monkeypatch.setattr(subject, "find_model", lambda name, path: UNPRICED)
         monkeypatch.setattr(subject, "count_usage", lambda run, usage: record.spent.append(usage))
         monkeypatch.setattr(subject, "Journal", journal)
         monkeypatch.setattr(subject, "ask", ask)
@@ -180,6 +182,13 @@ def test_run_fails_with_the_reason_when_waiting_does_not_help(lay: Lay, error: E
     decision = think(RUN_ID, 1)
     assert (decision.next, decision.reason) == ("fail", type(error).code)  # type: ignore[attr-defined]  # errors of ours have a code
     assert len(record.stored) == 1
+
+
+def test_no_model_is_asked_when_its_price_is_not_known_and_money_is_bounded(lay: Lay) -> None:
+    record = lay(said("Hello"), run=a_run(limits=Limits(max_cost_usd=Decimal(1))))
+    assert (think(RUN_ID, 1).reason, record.asked) == ("configuration_error", 0)
+    assert record.stored[0].failure
+    assert record.stored[0].failure.message == "max_cost_usd needs the prices of default in models.yaml."
 
 
 def test_decision_is_the_stored_one_when_the_turn_was_decided_before(lay: Lay) -> None:
