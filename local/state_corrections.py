@@ -1,4 +1,4 @@
-"""What ministack's Step Functions do otherwise than AWS, corrected: one function and one reason each (see `corrections`)."""
+"""What ministack's Step Functions do otherwise than AWS, corrected as in `corrections`."""
 
 import contextvars
 import threading
@@ -58,9 +58,7 @@ def _unless_stopped(_module: Any, execute: Any) -> Any:
 
     def execute_task(state: dict[str, Any], given: Any, execution: Any, context: Any) -> Any:
         require_running(execution)
-        previous = execution_of_task.set(
-            execution
-        )  # a call may wait for its turn, and the execution be stopped meanwhile
+        previous = execution_of_task.set(execution)  # it may be stopped while a call waits for its turn
         try:
             return execute(state, given, execution, context)
         finally:
@@ -70,6 +68,7 @@ def _unless_stopped(_module: Any, execute: Any) -> Any:
 
 
 def require_running(execution: dict[str, Any]) -> None:
+    """Fails the task of an execution that was stopped."""
     from ministack.services.stepfunctions import _ExecutionError
 
     if execution["status"] != "RUNNING":

@@ -8,11 +8,11 @@ from typing import Any
 from stepagent.errors import ConfigurationError, ToolError
 from stepagent.settings import settings
 from stepagent.tools.http_call import fetch
-from stepagent.web.client import WebRequest
 from stepagent.web.content import content_of
 from stepagent.web.errors import WebRefused
 from stepagent.web.network import INTERNET, Network
 from stepagent.web.permission import Permission
+from stepagent.web.request import WebRequest
 from stepagent.web.urls import Url
 
 # What a model may set: nothing that identifies somebody, or that servers take for the word of a proxy.

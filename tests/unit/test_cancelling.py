@@ -11,16 +11,14 @@ from stepagent.cancelling import cancel_run
 from stepagent.clock import now
 from stepagent.ending import finalize
 from stepagent.errors import StepAgentError
-from stepagent.messages import AssistantMessage, ToolCall, UserMessage
-from stepagent.runs import CallStatus, Decision, TurnRecord
+from stepagent.runs import CallStatus
 from stepagent.store.calls import load_call
 from stepagent.store.journal import read_events
-from stepagent.store.runs import create_run, require_run
-from stepagent.store.turns import claim_turn, store_turn
+from stepagent.store.runs import require_run
 from stepagent.tools.execution import Invocation, execute
-from stepagent.usage import Usage
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
 from tests.disturbance import Disturbance, crash
+from tests.recorded import begin
 from tests.tables import empty_tables, tables_in_memory
 
 ASK = a_tool("ask", kind="interactive", target="", parameters={"type": "object"})
@@ -45,11 +43,7 @@ def disturbance(tables: Disturbance, monkeypatch: pytest.MonkeyPatch) -> Disturb
 def begun() -> None:
     """A run whose first turn asks a person and searches, in a record that holds nothing else."""
     empty_tables()
-    run = a_run(ASK, a_tool(), created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
-    reply = AssistantMessage(calls=tuple(ToolCall(call_id=call.call_id, name=call.name) for call in (QUESTION, SEARCH)))
-    decision = Decision(run_id=run.run_id, turn=1, next="act")
-    store_turn(run, claim_turn(run, 1, "c").claim_id, TurnRecord(decision, reply, (QUESTION, SEARCH), Usage()))
+    begin(a_run(ASK, a_tool(), created_at=now()), QUESTION, SEARCH)
 
 
 def cancel() -> None:

@@ -44,7 +44,10 @@ def test_repositorys_catalog_is_right_when_it_is_read() -> None:
     catalog = load_catalog(ROOT / "catalog")
     assert catalog.agents
     for agent in catalog.agents.values():
-        assert [tool.name for tool in catalog.tools_of(agent)] == [*(use.shown_name for use in agent.tools), "read_result"]
+        assert [tool.name for tool in catalog.tools_of(agent)] == [
+            *(use.shown_name for use in agent.tools),
+            "read_result",
+        ]
 
 
 def test_repositorys_tools_have_schemas_when_they_are_read() -> None:

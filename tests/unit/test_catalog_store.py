@@ -450,7 +450,7 @@ def test_tool_is_named_when_an_agent_has_one_that_never_was(shelves: Shelves, mo
         return []
 
     monkeypatch.setattr(finding, "read_rows", nothing)
-    with pytest.raises(ConfigurationError, match="'helper'"):
+    with pytest.raises(ConfigurationError, match="'helper' has tools that do not exist: search"):
         find_agent("helper")
 
 

@@ -17,7 +17,7 @@ from stepagent.delegation import answer_parent, finish_workflow, start_workflow,
 from stepagent.ending import announce_end_of, finalize
 from stepagent.errors import RecordConflict
 from stepagent.executions import Ended
-from stepagent.messages import AssistantMessage, ToolCall, UserMessage
+from stepagent.messages import AssistantMessage, UserMessage
 from stepagent.runs import (
     ENDED,
     Call,
@@ -35,13 +35,14 @@ from stepagent.store.calls import load_call, store_result
 from stepagent.store.conversation import load_history
 from stepagent.store.items import call_key
 from stepagent.store.journal import LAST_EVENTS, read_events
-from stepagent.store.runs import close_run, create_run, load_run, require_run
+from stepagent.store.runs import close_run, load_run, require_run
 from stepagent.store.table import apply, change
 from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import error_result
 from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_call, a_done_call, a_run, a_tool
 from tests.disturbance import Disturbance, crash
+from tests.recorded import act, begin
 from tests.tables import empty_tables, tables_in_memory
 
 MACHINE = "arn:aws:states:eu-west-1:123456789012:stateMachine:theirs"
@@ -92,17 +93,9 @@ def service(disturbance: Disturbance, monkeypatch: pytest.MonkeyPatch) -> Servic
 def ask_helper() -> Run:
     """A run that asks another agent, in a record that holds nothing else."""
     empty_tables()
-    run = a_run(HELPER, a_tool(), created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
+    run = begin(a_run(HELPER, a_tool(), created_at=now()))
     act(run, CALL)
     return run
-
-
-def act(run: Run, *calls: Call, usage: Usage = Usage()) -> None:  # noqa: B008
-    turn = calls[0].key.turn
-    reply = AssistantMessage(calls=tuple(ToolCall(call_id=call.call_id, name=call.name) for call in calls))
-    decision = Decision(run_id=run.run_id, turn=turn, next="act")
-    store_turn(run, claim_turn(run, turn, "claim").claim_id, TurnRecord(decision, reply, calls, usage))
 
 
 def end(run: Run, answer: str = "Here.") -> None:
@@ -261,8 +254,7 @@ def test_agent_is_told_its_task_or_all_arguments_where_there_are_others(
     service: Service, arguments: dict[str, Any], told: str
 ) -> None:
     empty_tables()
-    run = a_run(HELPER, a_tool(), created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
+    run = begin(a_run(HELPER, a_tool(), created_at=now()))
     act(run, CALL.model_copy(update={"arguments": arguments}))
     enter()
     assert load_history(child().key.session) == [UserMessage(text=told)]
@@ -271,8 +263,7 @@ def test_agent_is_told_its_task_or_all_arguments_where_there_are_others(
 def test_agent_may_spend_what_its_caller_has_left(service: Service) -> None:
     empty_tables()
     limits = Limits(max_total_tokens=100, max_cost_usd=Decimal(1))
-    run = a_run(HELPER, a_tool(), limits=limits, created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
+    run = begin(a_run(HELPER, a_tool(), limits=limits, created_at=now()))
     act(run, CALL, usage=SPENT)
     enter()
     made = child().agent.limits
@@ -309,8 +300,7 @@ def test_time_for_which_a_call_waited_for_approval_is_part_of_its_result(service
 def flow_asked() -> None:
     """A run that starts a state machine of somebody else."""
     empty_tables()
-    run = a_run(FLOW, a_tool(), created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
+    run = begin(a_run(FLOW, a_tool(), created_at=now()))
     act(run, a_call(name="flow", kind="workflow", arguments={"value": 1}))
 
 

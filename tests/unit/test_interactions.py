@@ -22,7 +22,7 @@ from stepagent.ending import finalize
 from stepagent.errors import Conflict, Expired, InvalidAnswer, InvalidRequest, NotFound, RecordConflict
 from stepagent.history import to_messages
 from stepagent.interactions import Interaction
-from stepagent.messages import AssistantMessage, ToolCall, UserMessage
+from stepagent.messages import AssistantMessage
 from stepagent.runs import (
     Call,
     CallAddress,
@@ -42,12 +42,12 @@ from stepagent.store import questions as store
 from stepagent.store.calls import claim_call, load_call, store_result
 from stepagent.store.conversation import load_history
 from stepagent.store.journal import Event, read_events
-from stepagent.store.runs import close_run, create_run, require_run
-from stepagent.store.turns import claim_turn, store_turn
+from stepagent.store.runs import close_run, require_run
 from stepagent.think import think
 from stepagent.tools.execution import refusal_of
 from stepagent.usage import Usage
 from tests.builders import NOON, OWNER, RUN_ID, a_call, a_run, a_tool
+from tests.recorded import begin
 from tests.tables import empty_tables, tables_in_memory
 
 CHILD_ID = RunId("run_0child_1")
@@ -104,13 +104,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def begun(*calls: Call, run_id: RunId = RUN_ID, **changes: Any) -> Run:
     """A run whose first turn made these calls."""
-    run = a_run(ASK, SEND, a_tool(), run_id=run_id, created_at=now(), **changes)
-    create_run(run, [UserMessage(text="Do it.")])
-    claim = claim_turn(run, 1, "claim")
-    reply = AssistantMessage(calls=tuple(ToolCall(call_id=call.call_id, name=call.name) for call in calls))
-    decision = Decision(run_id=run.run_id, turn=1, next="act")
-    store_turn(run, claim.claim_id, TurnRecord(decision, reply, calls, Usage()))
-    return run
+    return begin(a_run(ASK, SEND, a_tool(), run_id=run_id, created_at=now(), **changes), *calls)
 
 
 def a_question(position: int = 0, **arguments: Any) -> Call:

@@ -13,17 +13,16 @@ from stepagent.asking import ask
 from stepagent.clock import now
 from stepagent.delivering import close_question
 from stepagent.errors import NotFound
-from stepagent.messages import AssistantMessage, CallId, ToolCall, UserMessage
+from stepagent.messages import CallId
 from stepagent.reminders import remind
-from stepagent.runs import Call, CallAddress, Decision, InteractionId, Run, RunId, TurnRecord
+from stepagent.runs import Call, CallAddress, InteractionId, Run, RunId
 from stepagent.store import questions as store
 from stepagent.store.calls import load_call
 from stepagent.store.journal import read_events
-from stepagent.store.runs import create_run, require_run
-from stepagent.store.turns import claim_turn, store_turn
-from stepagent.usage import Usage
+from stepagent.store.runs import require_run
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
 from tests.functions import load
+from tests.recorded import begin
 from tests.tables import empty_tables, tables_in_memory
 
 CHILD_ID = RunId("run_0child_1")
@@ -79,12 +78,7 @@ def a_question(**changes: Any) -> Call:
 
 def begun(call: Call, run_id: RunId = RUN_ID, **changes: Any) -> Run:
     """A run whose first turn made this call."""
-    run = a_run(ASK, SEND, a_tool(), run_id=run_id, created_at=now(), **changes)
-    create_run(run, [UserMessage(text="Do it.")])
-    claim = claim_turn(run, 1, "claim")
-    reply = AssistantMessage(calls=(ToolCall(call_id=call.call_id, name=call.name),))
-    store_turn(run, claim.claim_id, TurnRecord(Decision(run_id=run_id, turn=1, next="act"), reply, [call], Usage()))
-    return run
+    return begin(a_run(ASK, SEND, a_tool(), run_id=run_id, created_at=now(), **changes), call)
 
 
 def asked(call: Call | None = None, run_id: RunId = RUN_ID, **changes: Any) -> InteractionId:

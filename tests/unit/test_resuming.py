@@ -20,16 +20,14 @@ from stepagent.delegation import start_workflow, sub_run_of
 from stepagent.ending import execution_ended, finalize
 from stepagent.errors import Expired, NotFound
 from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName
-from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution
-from stepagent.runs import Call, Decision, InteractionId, Principal, Run, RunKey, RunStatus, TurnRecord
+from stepagent.runs import Call, InteractionId, Principal, Run, RunKey, RunStatus
 from stepagent.store.calls import load_call
 from stepagent.store.questions import begin_delivery, store_answer
-from stepagent.store.runs import count_execution, create_run, require_run
-from stepagent.store.turns import claim_turn, store_turn
+from stepagent.store.runs import count_execution, require_run
 from stepagent.tools.execution import to_result
-from stepagent.usage import Usage
 from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
+from tests.recorded import act, begin
 from tests.tables import empty_tables, tables_in_memory
 
 ASK = a_tool("ask", kind="interactive", target="", parameters={"type": "object"})
@@ -93,17 +91,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 
 def begun(service: Service, call: Call = QUESTION) -> Run:
     """A run whose first turn asked for one call, with an execution."""
-    run = a_run(ASK, HELPER, created_at=now())
-    create_run(run, [UserMessage(text="Do it.")])
-    decide(run, 1, call)
+    begin(a_run(ASK, HELPER, created_at=now()), call)
     service.start(RUN_ID)
     return require_run(RUN_ID)
-
-
-def decide(run: Run, turn: int, *calls: Call) -> None:
-    reply = AssistantMessage(calls=tuple(ToolCall(call_id=call.call_id, name=call.name) for call in calls))
-    decision = Decision(run_id=run.run_id, turn=turn, next="act")
-    store_turn(run, claim_turn(run, turn, "c").claim_id, TurnRecord(decision, reply, calls, Usage()))
 
 
 def asked(service: Service, token: str = "first") -> InteractionId:
@@ -165,7 +155,7 @@ def test_run_keeps_its_execution_when_that_is_alive(service: Service) -> None:
 
 def test_lost_execution_is_replaced_at_the_last_turn_that_was_decided(service: Service) -> None:
     run = begun(service)
-    decide(run, 2, a_call(turn=2))
+    act(run, a_call(turn=2))
     service.restart()
     going_on = ensure_execution(require_run(RUN_ID))
     assert going_on is not None
@@ -173,7 +163,7 @@ def test_lost_execution_is_replaced_at_the_last_turn_that_was_decided(service: S
 
 
 def test_run_without_a_turn_begins_with_its_first_one(service: Service) -> None:
-    create_run(a_run(created_at=now()), [UserMessage(text="Do it.")])
+    begin(a_run(created_at=now()))
     service.start(RUN_ID)
     service.restart()
     ensure_execution(require_run(RUN_ID))
@@ -205,7 +195,7 @@ def test_one_that_was_counted_is_started_when_who_counted_it_died(service: Servi
 
 
 def test_execution_that_was_not_started_yet_is_not_taken_for_lost(service: Service) -> None:
-    create_run(a_run(created_at=now()), [UserMessage(text="Do it.")])
+    begin(a_run(created_at=now()))
     ensure_execution(require_run(RUN_ID))
     assert service.standing == {RUN_ID: "RUNNING"}
 

@@ -21,6 +21,8 @@ from stepagent.clock import now
 from stepagent.errors import ConfigurationError
 from stepagent.web import client as web
 from stepagent.web.errors import WebUnreachable
+from stepagent.web.reply import WebResponse
+from stepagent.web.request import WebRequest
 from stepagent.web.urls import Url
 from tests.functions import load
 
@@ -69,13 +71,13 @@ class Issuer:
             "https://keys.example.com/set": {"keys": SET},
         }
 
-    def send(self, request: web.WebRequest, permission: Any, bounds: web.Bounds) -> web.WebResponse:
+    def send(self, request: WebRequest, permission: Any, bounds: web.Bounds) -> WebResponse:
         permission.check(request.url)
         self.asked.append(str(request.url))
         if self.down:
             raise WebUnreachable("it is down")
         found = self.documents.get(str(request.url))
-        return web.WebResponse(200 if found is not None else 404, {}, json.dumps(found).encode(), request.url)
+        return WebResponse(200 if found is not None else 404, {}, json.dumps(found).encode(), request.url)
 
 
 @pytest.fixture(autouse=True)

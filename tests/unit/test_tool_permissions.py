@@ -6,16 +6,12 @@ from typing import Any
 import pytest
 
 from stepagent.clock import now
-from stepagent.messages import AssistantMessage, ToolCall, UserMessage
-from stepagent.runs import Decision, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.clients import dynamodb
 from stepagent.store.notes import Note, add_note, load_notes
-from stepagent.store.runs import create_run
-from stepagent.store.turns import claim_turn, store_turn
 from stepagent.tools.execution import Invocation, execute
-from stepagent.usage import Usage
 from tests.builders import RUN_ID, a_call, a_run, a_tool
+from tests.recorded import begin
 from tests.tables import tables_in_memory
 from tests.unit.test_template import FUNCTIONS, TOOL_FUNCTIONS, listed, statements
 
@@ -32,11 +28,7 @@ def asked() -> Iterator[list[tuple[str, str]]]:
             requests.append((model.name, params["Key"]["pk"]["S"]))
 
     with tables_in_memory():
-        run = a_run(a_tool(), created_at=now())
-        create_run(run, [UserMessage(text="Do it.")])
-        reply = AssistantMessage(calls=(ToolCall(call_id=a_call().call_id, name="search"),))
-        turn = TurnRecord(Decision(run_id=RUN_ID, turn=1, next="act"), reply, (a_call(),), Usage())
-        store_turn(run, claim_turn(run, 1, "claim").claim_id, turn)
+        begin(a_run(a_tool(), created_at=now()), a_call())
         dynamodb().meta.events.register("provide-client-params.dynamodb", note)
         yield requests
 

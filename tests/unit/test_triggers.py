@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stepagent import triggers as subject
+from stepagent.api.body import MAX_BODY_BYTES
 from stepagent.api.requests import ChatRequest
 from stepagent.errors import Conflict, NotFound, RecordUnavailable
 from stepagent.runs import Principal, Run
@@ -103,7 +104,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "blank input": ({"agent": "helper", "input": " "}, "'input'"),
     "a typing error": (JOB | {"sesion_id": "s"}, "'sesion_id'"),
     "an id that is none": (JOB | {"message_id": 7}, "message_id"),
-    "too large": (JOB | {"input": "x" * 300_000}, "bytes"),
+    "too large": (JOB | {"input": "x" * MAX_BODY_BYTES}, "bytes"),
 }
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from stepagent.web import network
-from stepagent.web.client import Bounds, WebRequest, WebResponse, send
+from stepagent.web.client import Bounds, send
 from stepagent.web.errors import WebError, WebRefused, WebReplyUnusable, WebTimedOut, WebUnreachable
 from stepagent.web.permission import Permission
+from stepagent.web.reply import WebResponse
+from stepagent.web.request import WebRequest
 from stepagent.web.urls import Url
 from tests.web_server import (
     PUBLIC,

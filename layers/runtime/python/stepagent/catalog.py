@@ -43,8 +43,9 @@ def find_agent(name: str) -> FoundAgent:
 
     Raises:
         NotFound: there is no such agent; worded as OpenAI clients know it, since `model` names the agent.
-        ConfigurationError: it has a tool that does not exist.
+        ConfigurationError: it has tools that do not exist; the message names them.
     """
+    missing: list[str] = []
     for _ in range(_READS):
         row = read_row(RowKey("agent", name))
         agent = row.spec if row else None
@@ -52,10 +53,11 @@ def find_agent(name: str) -> FoundAgent:
             raise _no_such_agent(name)
         rows = read_rows({RowKey("tool", name) for name in (READ_RESULT, *(use.tool for use in agent.tools))})
         found = Catalog.of(tool.spec for tool in rows)
-        if all(use.tool in found.tools for use in agent.tools):
+        missing = [use.tool for use in agent.tools if use.tool not in found.tools]
+        if not missing:
             versions = {f"{each.key.kind} {each.key.name}": each.version for each in (row, *rows)}
             return FoundAgent(*with_discovered_tools(agent, found.tools_of(agent)), versions)
-    raise ConfigurationError(f"Agent {name!r} has a tool that does not exist.")
+    raise ConfigurationError(f"Agent {name!r} has tools that do not exist: {', '.join(missing)}.")
 
 
 @cache

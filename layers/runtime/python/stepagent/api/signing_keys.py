@@ -17,6 +17,7 @@ from stepagent.settings import settings
 from stepagent.web import client as web
 from stepagent.web.errors import WebError
 from stepagent.web.permission import AllowedHost, Permission
+from stepagent.web.request import WebRequest
 from stepagent.web.urls import Url
 
 ALGORITHMS = frozenset({"RS256", "ES256", "EdDSA"})
@@ -104,7 +105,7 @@ def _fetch(address: str) -> dict[str, Any]:
     url, private = Url.parse(address), settings().http_allow_private
     if url.scheme != "https" and not private:
         raise ValueError("an issuer is asked by https alone")
-    response = web.send(web.WebRequest("GET", url), Permission((AllowedHost.of(url),), private), _BOUNDS)
+    response = web.send(WebRequest("GET", url), Permission((AllowedHost.of(url),), private), _BOUNDS)
     if response.status != 200 or response.cut:
         raise ValueError(f"{url.host} answered with status {response.status}{' and too much' if response.cut else ''}")
     content = from_json(response.body)

@@ -14,13 +14,15 @@ from stepagent.errors import ToolError
 from stepagent.observe import logger
 from stepagent.settings import settings
 from stepagent.targets import HttpTarget, Place
-from stepagent.web.client import USUAL, Bounds, WebRequest, WebResponse, send
+from stepagent.web.client import USUAL, Bounds, send
 from stepagent.web.content import content_of, text_of
 from stepagent.web.errors import WebError, WebRefused
 from stepagent.web.headers import check_header
 from stepagent.web.network import INTERNET, Network
 from stepagent.web.permission import AllowedHost, Permission
 from stepagent.web.redaction import NOTHING_SECRET, Redaction
+from stepagent.web.reply import WebResponse
+from stepagent.web.request import WebRequest
 from stepagent.web.template import as_text
 
 _SECRET_SECONDS = 300  # a rotated secret is noticed after this time

@@ -14,11 +14,9 @@ from stepagent.web.headers import check_header
 from stepagent.web.line import Pinned
 from stepagent.web.network import INTERNET, Network, resolve
 from stepagent.web.permission import Permission
-from stepagent.web.redirects import WebRequest, led_on
 from stepagent.web.reply import WebResponse, read_response
+from stepagent.web.request import WebRequest, led_on
 from stepagent.web.urls import Address, Url
-
-__all__ = ["USUAL", "Bounds", "WebRequest", "WebResponse", "send"]
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _FRAMING = 8  # times the size of a body: what chunks of a few bytes each take at worst

@@ -1,4 +1,4 @@
-"""The request that a redirect asks for."""
+"""A request, and the one that a redirect asks for in its place."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

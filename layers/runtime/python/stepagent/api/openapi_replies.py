@@ -1,0 +1,181 @@
+"""What the routes answer with, as the OpenAPI document shows it. Nothing is made from these: replies may have more fields."""
+
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from stepagent.interactions import InteractionStatus
+from stepagent.runs import CallAddress, Failure, RunStatus, StopReason
+
+ItemT = TypeVar("ItemT")
+
+
+class Reply(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ErrorDetail(Reply):
+    message: str
+    type: str
+    param: str | None
+    """The field that is wrong."""
+    code: str
+
+
+class Error(Reply):
+    """As OpenAI clients read errors; where a run failed, `stepagent` beside it tells which."""
+
+    error: ErrorDetail
+
+
+class Page(Reply, Generic[ItemT]):
+    """One page of a list."""
+
+    object: Literal["list"]
+    data: list[ItemT]
+    has_more: bool
+
+
+class RunPage(Page[ItemT], Generic[ItemT]):
+    next: str | None
+    """What `after` takes for the next page."""
+
+
+class EntryPage(Page[ItemT], Generic[ItemT]):
+    next: int | None
+    """What `after` takes for the next page."""
+
+
+class Listing(Reply, Generic[ItemT]):
+    """A whole list."""
+
+    object: Literal["list"]
+    data: list[ItemT]
+
+
+class ChatUsage(Reply):
+    """Tokens of all model calls of a run."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int]
+    completion_tokens_details: dict[str, int]
+
+
+class Standing(Reply):
+    """Which run it is and how it stands."""
+
+    run_id: str
+    session_id: str
+    status: RunStatus
+    stop_reason: StopReason | None
+    turns: int
+
+
+class ChatCompletion(Reply):
+    """As OpenAI has it. `choices` is empty where the run goes on behind the request."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    usage: ChatUsage
+    stepagent: Standing
+
+
+class Response(Reply):
+    """As OpenAI's Responses API has it."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    model: str
+    output: list[dict[str, Any]]
+    previous_response_id: str | None
+    usage: dict[str, Any] | None
+    stepagent: Standing
+
+
+class Model(Reply):
+    """An agent, as clients list models."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    description: str
+
+
+class RunSummary(Reply):
+    object: Literal["run"]
+    run_id: str
+    session_id: str
+    agent: str
+    metadata: dict[str, str]
+    user: str
+    status: RunStatus
+    stop_reason: StopReason | None
+    failure: Failure | None
+    created_at: datetime
+    ended_at: datetime | None
+    turns: int
+    usage: ChatUsage
+    cost_usd: float | None
+    """US dollars, null where a price is not known."""
+    interactions: list[str]
+    """Ids of the questions that it waits with."""
+    parent: CallAddress | None
+    """The call of another run that asked for it."""
+
+
+class RunView(RunSummary):
+    """A run as its owner sees it."""
+
+    answer: str
+
+
+class Entry(Reply):
+    """A message, or a call with its result."""
+
+    n: int
+    """Counts from 1; an entry keeps its number."""
+    type: Literal["message", "call"]
+
+
+class InteractionView(Reply):
+    """A question to a person; its type says which fields there are beside these."""
+
+    interaction_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    type: Literal["text", "choice", "form", "approval"]
+    description: str
+    text: str
+    """The question in words."""
+    status: InteractionStatus
+    answer: str | dict[str, Any] | None
+    created_at: datetime
+    expires_at: datetime
+
+
+class Session(Reply):
+    object: Literal["session"]
+    id: str
+    active_run: str | None
+    interactions: list[InteractionView]
+    runs: list[RunSummary]
+    has_more: bool
+
+
+class Row(Reply):
+    """An agent or a tool. `version` and `row` are shown to keys with the scope `catalog`."""
+
+    object: Literal["agent", "tool"]
+    name: str
