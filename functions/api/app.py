@@ -9,7 +9,7 @@ from run_routes import add_run_routes
 from stepagent import answering
 from stepagent.announcing import view
 from stepagent.answering import answer
-from stepagent.api import service, shapes
+from stepagent.api import openapi, service, shapes
 from stepagent.api.body import raw_body
 from stepagent.api.cors import ALLOWED_HEADERS, EXPOSED_HEADERS, allowed_origins
 from stepagent.api.keys import Caller, caller_in
@@ -30,6 +30,11 @@ def _caller() -> Caller:
 @app.get("/models")
 def list_models() -> dict[str, Any]:
     return shapes.models(service.agents(), service.models())
+
+
+@app.get("/openapi.json")
+def read_openapi() -> dict[str, Any]:
+    return openapi.document()
 
 
 @app.get("/runs/<run_id>")

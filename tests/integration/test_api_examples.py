@@ -69,7 +69,9 @@ def begin_what_they_speak_of(api: httpx.Client, model: ScriptedModel) -> dict[st
 
 
 def status_of(command: str, environment: dict[str, str], folder: Path) -> str:
-    shown = command.replace("curl ", f"curl --silent --max-time 60 --output {folder / 'body'} --write-out '%{{http_code}}' ")
+    shown = command.replace(
+        "curl ", f"curl --silent --max-time 60 --output {folder / 'body'} --write-out '%{{http_code}}' "
+    )
     return subprocess.run(
         ["/bin/bash", "-c", shown], env=environment, capture_output=True, text=True, timeout=70, check=False
     ).stdout

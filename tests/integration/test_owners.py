@@ -48,7 +48,10 @@ OWNED = {
     "DELETE /tools/{name}": 403,
 }
 LISTS = {"GET /runs", "GET /interactions"}
-OPEN_TO_ALL_KEYS = {"GET /models", "GET /agents", "GET /agents/{name}", "GET /tools", "GET /tools/{name}"}
+OPEN_TO_ALL_KEYS = {
+    *{"GET /models", "GET /openapi.json"},
+    *{"GET /agents", "GET /agents/{name}", "GET /tools", "GET /tools/{name}"},
+}
 
 
 def routes_of_template() -> dict[str, bool]:

@@ -215,9 +215,9 @@ def test_coercion_ends_in_time_when_alternatives_are_nested() -> None:
     for _ in range(7):
         inside = {"properties": {"a": part}}
         part = {"anyOf": [{"type": "object", **inside}, {"required": ["b"], **inside}]}
-    start = time.monotonic()
+    start = time.process_time()
     parsed_or_refused(a_tool_of(part), '{"p": ' + '{"a": ' * 7 + '"x"' + "}" * 8)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("text", ['{"q": "' + "x" * 100_000, '{"q": "x", "' + "k" * 100_000 + '": 1}'])

@@ -11,14 +11,13 @@ from local.api_client import ApiClient
 from local.inbox import Inbox, in_short, tell_outcome, wait_for_rest
 from local.prompts import LinePrompts, NobodyAnswers
 
-NOW = datetime.now(UTC)
-
 
 def question(number: int, **more: Any) -> dict[str, Any]:
     asked = {"interaction_id": f"i{number}", "run_id": f"run_{number}", "top": None, "tool": "ask_user", "type": "text"}
+    moment = datetime.now(UTC)
     times = {
-        "created_at": (NOW - timedelta(minutes=5)).isoformat(),
-        "expires_at": (NOW + timedelta(days=2)).isoformat(),
+        "created_at": (moment - timedelta(minutes=5)).isoformat(),
+        "expires_at": (moment + timedelta(days=2)).isoformat(),
     }
     return {**asked, **times, "status": "pending", "description": f"Question {number}?", **more}
 

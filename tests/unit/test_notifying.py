@@ -192,10 +192,11 @@ ROLE_ARN = "arn:aws:iam::123456789012:role/remind"
 
 @pytest.fixture
 def schedules(set_environment: Callable[..., None]) -> Iterator[Stubber]:
-    """The service of schedules, which takes only what its own model takes."""
+    """The service of schedules, which takes only what its model takes, and is asked for all that a test lays out."""
     set_environment(REMINDER_GROUP="reminders", REMIND_FUNCTION_ARN=FUNCTION_ARN, REMIND_ROLE_ARN=ROLE_ARN)
     with Stubber(scheduler()) as stubbed:
         yield stubbed
+        stubbed.assert_no_pending_responses()
 
 
 def test_schedule_fires_once_at_the_second_and_deletes_itself(schedules: Stubber) -> None:
@@ -214,7 +215,6 @@ def test_schedule_fires_once_at_the_second_and_deletes_itself(schedules: Stubber
     }
     schedules.add_response("create_schedule", {"ScheduleArn": "arn"}, expected)
     schedule_reminder(QUESTION, 2, NOON + timedelta(minutes=10, seconds=5))
-    schedules.assert_no_pending_responses()
 
 
 def test_schedule_that_is_there_already_is_left_as_it_is(schedules: Stubber, caplog: pytest.LogCaptureFixture) -> None:

@@ -206,9 +206,9 @@ def test_schema_is_written_in_time_when_its_references_fan_out(word: dict[str, A
         below = {"$ref": f"#/$defs/d{level + 1}"}
         inside = {key: below for key in fan} if isinstance(fan, str) else [below] * fan
         definitions[f"d{level}"] = {"description": "x" * 500, name: inside}
-    start = time.monotonic()
+    start = time.process_time()
     written = for_provider({"$ref": "#/$defs/d0", "$defs": definitions}, dialect)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
     assert len(json.dumps(written)) < 1_000_000
 
 
@@ -217,9 +217,9 @@ def test_schema_is_written_in_time_when_each_level_has_two_types(dialect: Dialec
     node: dict[str, Any] = {"type": "string"}
     for _ in range(40):  # the same object in three places, as an alias of YAML makes it
         node = {"type": ["object", "array"], "properties": {"a": node}, "items": node, "not": node}
-    start = time.monotonic()
+    start = time.process_time()
     for_provider(an_object(a=node), dialect)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -65,9 +65,9 @@ def test_content_is_text_when_it_can_be_read_as_such(body: bytes, content_type: 
 )
 def test_charset_is_ignored_when_it_is_none_of_text(charset: str) -> None:
     body = b"xn--\\u0041+AGE-" * 20_000
-    began = time.perf_counter()
+    began = time.process_time()
     assert text_of(response(body, f"text/plain; charset={charset}")) == body.decode()
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from stepagent.api.openapi_routes import OPERATIONS, Answered, Operation
 from stepagent.errors import RequestError
 
 Json = dict[str, Any]
-_Schemas = Mapping[tuple[type[BaseModel], JsonSchemaMode], Json]
+_Schemas = Mapping[tuple[Any, JsonSchemaMode], Json]  # by model
 
 _REFS = "#/components/schemas/{model}"
-_SSE: Json = {"text/event-stream": {"schema": {"type": "string"}}}
+_SSE: Json = {"text/event-stream": {}}  # OpenAPI 3.1 has no words for events
 _EVERYWHERE = {401: "The key is missing or not valid.", 429: "Too many requests at once.", 500: "The server's fault."}
 _HEADERS = {
     "Idempotency-Key": "The same request with the same key joins what the first one began.",
@@ -31,6 +31,7 @@ _HEADERS = {
     "If-Match": "Versions, one of which must stand.",
     "If-None-Match": "`*`: the row must be new.",
 }
+_PATTERNS = {"Idempotency-Key": "^[ -~]{1,255}$", "Last-Event-ID": "^[0-9]{0,12}$", "If-None-Match": r"^\*?$"}
 
 
 @cache
@@ -40,10 +41,7 @@ def document() -> Json:
     paths: dict[str, Json] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
-    components = {
-        "schemas": _as_taken(definitions["$defs"]),
-        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-    }
+    security = {"key": {"type": "http", "scheme": "bearer"}}
     info = {"title": "StepAgent", "version": "1", "description": "Agents behind OpenAI's interfaces, and as runs."}
     return {
         "openapi": "3.1.0",
@@ -51,7 +49,7 @@ def document() -> Json:
         "servers": [{"url": "/v1"}],
         "security": [{"key": []}],
         "paths": paths,
-        "components": components,
+        "components": {"schemas": _as_taken(definitions["$defs"]), "securitySchemes": security},
     }
 
 
@@ -91,7 +89,8 @@ def _parameters(operation: Operation, schemas: _Schemas) -> Iterator[Json]:
         for name, schema in operation.query.model_json_schema(ref_template=_REFS)["properties"].items():
             yield {"name": name, "in": "query", "schema": _not_null(schema)}
     for name in operation.headers:
-        yield {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
+        schema = {"type": "string", "pattern": _PATTERNS.get(name, "^[ -~]*$")}
+        yield {"name": name, "in": "header", "description": _HEADERS[name], "schema": schema}
 
 
 def _not_null(schema: Json) -> Json:

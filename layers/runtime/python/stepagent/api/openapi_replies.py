@@ -1,25 +1,25 @@
-"""What the routes answer with, as the OpenAPI document shows it. Nothing is made from these: replies may have more fields."""
+"""What the routes answer with, as the OpenAPI document shows it.
+
+Replies may have more fields. They are not made from these models; a test holds real replies against them.
+"""
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from stepagent.interactions import InteractionStatus
 from stepagent.runs import CallAddress, Failure, RunStatus, StopReason
 
-ItemT = TypeVar("ItemT")
-
 
 class Reply(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True)  # few who start the function want the document
 
 
 class ErrorDetail(Reply):
     message: str
     type: str
-    param: str | None
-    """The field that is wrong."""
+    param: str | None = Field(description="The field that is wrong.")
     code: str
 
 
@@ -29,29 +29,10 @@ class Error(Reply):
     error: ErrorDetail
 
 
-class Page(Reply, Generic[ItemT]):
-    """One page of a list."""
+class List(Reply):
+    """The whole of a list, or one page."""
 
     object: Literal["list"]
-    data: list[ItemT]
-    has_more: bool
-
-
-class RunPage(Page[ItemT], Generic[ItemT]):
-    next: str | None
-    """What `after` takes for the next page."""
-
-
-class EntryPage(Page[ItemT], Generic[ItemT]):
-    next: int | None
-    """What `after` takes for the next page."""
-
-
-class Listing(Reply, Generic[ItemT]):
-    """A whole list."""
-
-    object: Literal["list"]
-    data: list[ItemT]
 
 
 class ChatUsage(Reply):
@@ -126,12 +107,9 @@ class RunSummary(Reply):
     ended_at: datetime | None
     turns: int
     usage: ChatUsage
-    cost_usd: float | None
-    """US dollars, null where a price is not known."""
-    interactions: list[str]
-    """Ids of the questions that it waits with."""
-    parent: CallAddress | None
-    """The call of another run that asked for it."""
+    cost_usd: float | None = Field(description="US dollars, null where a price is not known.")
+    interactions: list[str] = Field(description="Ids of the questions that it waits with.")
+    parent: CallAddress | None = Field(description="The call of another run that asked for it.")
 
 
 class RunView(RunSummary):
@@ -143,8 +121,7 @@ class RunView(RunSummary):
 class Entry(Reply):
     """A message, or a call with its result."""
 
-    n: int
-    """Counts from 1; an entry keeps its number."""
+    n: int = Field(description="Counts from 1; an entry keeps its number.")
     type: Literal["message", "call"]
 
 
@@ -157,8 +134,7 @@ class InteractionView(Reply):
     tool: str
     type: Literal["text", "choice", "form", "approval"]
     description: str
-    text: str
-    """The question in words."""
+    text: str = Field(description="The question in words.")
     status: InteractionStatus
     answer: str | dict[str, Any] | None
     created_at: datetime
@@ -179,3 +155,27 @@ class Row(Reply):
 
     object: Literal["agent", "tool"]
     name: str
+
+
+class ModelList(List):
+    data: list[Model]
+
+
+class RunList(List):
+    data: list[RunSummary]
+    has_more: bool
+    next: str | None = Field(description="What `after` takes for the next page.")
+
+
+class EntryList(List):
+    data: list[Entry]
+    has_more: bool
+    next: int | None = Field(description="What `after` takes for the next page.")
+
+
+class InteractionList(List):
+    data: list[InteractionView]
+
+
+class RowList(List):
+    data: list[Row]

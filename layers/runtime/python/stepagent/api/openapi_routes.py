@@ -65,7 +65,7 @@ _ONCE = ("Idempotency-Key",)
 _CONDITIONS = ("If-Match", "If-None-Match")
 _BODY = (InvalidRequest, BodyTooLarge)
 _BEGINS = (*_BODY, NotFound, Conflict, IdempotencyKeyReused, BudgetSpent)
-_CHANGES = (*_BODY, Forbidden, PreconditionFailed, Conflict)
+_CHANGES = (*_BODY, Forbidden, NotFound, Conflict, PreconditionFailed)
 _RUN = Answered(200, "The run.", replies.RunView)
 _INTERACTION = Answered(200, "The question.", replies.InteractionView)
 
@@ -76,7 +76,7 @@ def _catalog(kind: str, body: type[BaseModel]) -> list[Operation]:
     return [
         Operation(
             *("GET", f"/{kind}s", f"list_{kind}s", f"Lists the {kind}s of the catalog."),
-            [Answered(200, "All, by name.", replies.Listing[replies.Row])],
+            [Answered(200, "All, by name.", replies.RowList)],
         ),
         Operation(
             *("GET", one, f"read_{kind}", f"Reads one {kind}."),
@@ -129,7 +129,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         *("GET", "/models", "list_models", "Lists the agents, as clients list models."),
-        [Answered(200, "All agents.", replies.Listing[replies.Model])],
+        [Answered(200, "All agents.", replies.ModelList)],
     ),
     Operation(
         *("POST", "/runs", "start_run", "Begins a run and returns at once."),
@@ -140,7 +140,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         *("GET", "/runs", "list_runs", "Lists your runs, the newest first."),
-        [Answered(200, "One page.", replies.RunPage[replies.RunSummary])],
+        [Answered(200, "One page.", replies.RunList)],
         query=RunsQuery,
         raises=(InvalidRequest, NotFound),
     ),
@@ -162,7 +162,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         *("GET", "/runs/{run_id}/messages", "list_entries", "Reads what was said in a run."),
-        [Answered(200, "One page.", replies.EntryPage[replies.Entry])],
+        [Answered(200, "One page.", replies.EntryList)],
         query=EntriesQuery,
         raises=(InvalidRequest, NotFound),
     ),
@@ -173,7 +173,7 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         *("GET", "/interactions", "list_interactions", "Lists the questions that wait for you."),
-        [Answered(200, "The oldest 100.", replies.Listing[replies.InteractionView])],
+        [Answered(200, "The oldest 100.", replies.InteractionList)],
         query=PendingQuery,
         raises=(InvalidRequest,),
     ),

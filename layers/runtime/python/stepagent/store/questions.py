@@ -1,4 +1,4 @@
-"""Questions to people in the record. A task token stands beside its question, and leaves this module for one caller.
+"""Questions to people in the record. Beside each stands a task token, for whoever brings its answer to the loop.
 
 A question is pending, then answered, expired or cancelled. An answer is stored together with what it means for its
 call, and settled once the loop has taken it; until then it can be taken back, should the loop wait no longer. What ends
@@ -48,7 +48,10 @@ class StoredQuestion(NamedTuple):
 
 
 class Approved(NamedTuple):
-    """What an approval means for its call: the digest of what may run, and the arguments if a person changed them."""
+    """What an approval means for its call: the digest of what may run, and the arguments if a person changed them.
+
+    `waited_s` are the seconds for which the call waited for it.
+    """
 
     digest: str
     edited_arguments: Mapping[str, Any] | None
