@@ -68,9 +68,13 @@ class FrontDoor:
         await (await self._forward(request))(scope, receive, send)
 
     async def _forward(self, request: Request) -> Response:
-        headers = {name: value for name, value in request.headers.items() if name not in _NOT_FORWARDED}
+        headers = {
+            name: value.strip()  # a blank around a value is none of it, and httpx sends none
+            for name, value in request.headers.raw
+            if name.decode("latin-1") not in _NOT_FORWARDED
+        }
         if key := _own_key(request):
-            headers["authorization"] = f"Bearer {key}"
+            headers[b"authorization"] = f"Bearer {key}".encode()
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         if ".." in path.split("/") or not path.isprintable():
             return _no_such_route(request)

@@ -114,11 +114,16 @@ def cases(draw: DrawFn, operation: Operation, known: Known) -> Sent:
     if draw(st.booleans()):
         case.path_parameters = {name: known.get(name, value) for name, value in case.path_parameters.items()}
         if isinstance(case.body, dict):
-            there = {"agent": "assistant", "target": "assistant", "model": _model(operation)}
-            case.body = {name: there.get(name, value) for name, value in case.body.items()}
-            lists = {name: case.body[name] for name in _SAID if isinstance(case.body.get(name), list)}
-            case.body |= {name: [*said, _ASKS] for name, said in lists.items()}
+            case.body = _aimed(case.body, operation)
     return case
+
+
+def _aimed(body: dict[str, Any], operation: Operation) -> dict[str, Any]:
+    """The body with names of what is there, and a conversation that ends with the person."""
+    there = {"agent": "assistant", "target": "assistant", "model": _model(operation)}
+    lists = {name: body[name] for name in _SAID if isinstance(body.get(name), list)}
+    said = {name: [*messages, _ASKS] for name, messages in lists.items()}
+    return {name: there.get(name, value) for name, value in body.items()} | said
 
 
 def _model(operation: Operation) -> str:
