@@ -55,6 +55,31 @@ def test_chat_message_answers_the_question_that_the_session_waits_with(loop: Loc
     assert reply["choices"][0]["message"]["content"] == "Blue it is."
 
 
+def test_chat_message_answers_the_question_that_it_names_and_the_reply_says_which_are_left(
+    loop: LocalLoop, model: ScriptedModel
+) -> None:
+    run_id, questions = waiting(model, ASK, ("ask_user", {"question": "Which size?"}), session="named")
+    reply = chat("large", session_id="named", interaction_id=questions[1])
+    assert [left["interaction_id"] for left in reply["stepagent"]["interactions"]] == [questions[0]]
+    chat("blue", session_id="named")
+    loop.wait_end(run_id)
+    assert results_of(read_run(run_id, ME)) == ["blue", "large"]
+
+
+def test_chat_message_answers_nothing_when_it_names_a_question_that_does_not_wait(
+    loop: LocalLoop, model: ScriptedModel
+) -> None:
+    _, (question,) = waiting(model, session="misnamed")
+    with pytest.raises(NotFound):
+        chat("blue", session_id="misnamed", interaction_id="nothing")
+    assert answer(question, ME, "blue").answer == "blue"
+
+
+def test_chat_message_starts_no_run_when_it_names_a_question_and_none_waits(loop: LocalLoop) -> None:
+    with pytest.raises(NotFound):
+        chat("blue", session_id="quiet", interaction_id="nothing")
+
+
 def test_other_calls_of_the_turn_run_once_while_a_person_is_asked(
     loop: LocalLoop, model: ScriptedModel, probed: Path
 ) -> None:

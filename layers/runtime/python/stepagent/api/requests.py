@@ -57,6 +57,7 @@ class ChatRequest(NotOffered):
     session_id: str | None = Field(
         None, min_length=1, max_length=128, validation_alias=AliasChoices("session_id", "chatId")
     )
+    interaction_id: str | None = Field(None, min_length=1, max_length=64)
     detail: bool = False
 
     @model_validator(mode="before")

@@ -148,6 +148,8 @@ def _begin(
         if may_answer and active.pending:
             return _continue(active, request, key)
         raise Conflict(f"Run {active.run_id} of this session is still going on.", "session_id", "session_busy")
+    if request.interaction_id:
+        raise _no_such_question(request)
     run = Run(
         run_id=RunKey(session_key, session.runs + 1).run_id,
         session_id=session_id,
@@ -181,14 +183,24 @@ def _active_run(session: Session) -> Run | None:
 
 
 def _continue(active: Run, request: ChatRequest, key: IdempotencyKey | None) -> Following:
-    """Answers the question with which a session's run waits."""
+    """Answers the question that the request names, or the oldest with which a session's run waits.
+
+    Raises:
+        NotFound: the run waits with no such question.
+    """
+    if request.interaction_id and request.interaction_id not in active.pending:
+        raise _no_such_question(request)
+    question = InteractionId(request.interaction_id) if request.interaction_id else active.pending[0]
     event = last_event(active.run_id)
     following = Following(active, event.n if event else 0)
-    question = active.pending[0]
     if key:  # noted before the answer: who comes with the key again finds which question it answers
         note_begun(key, Begun(active.run_id, following.after, question))
     _answer(active, question, request)
     return following
+
+
+def _no_such_question(request: ChatRequest) -> NotFound:
+    return NotFound(f"This session waits with no question {request.interaction_id!r}.", "interaction_id")
 
 
 def _answer(run: Run, question: InteractionId, request: ChatRequest) -> None:
