@@ -74,7 +74,7 @@ def test_functions_fit_when_they_are_unpacked_with_their_layers(built: Path) -> 
 
 def test_only_the_product_is_deployed_when_it_is_built(built: Path) -> None:
     names = {path.relative_to(built).as_posix() for path in built.rglob("*")}
-    foreign = re.compile(r"(\w+Function|RuntimeLayer/python|RuntimeLayer/python/stepagent)/(tests|local|bench)/|.*ministack")
+    foreign = re.compile(r"(\w+Function|RuntimeLayer/python(/stepagent)?)/(tests|local|bench)/|.*ministack")
     assert not [name for name in names if foreign.match(name)]
     assert not [name for name in names if name.endswith("_cache") and name.count("/") < 4]
 
