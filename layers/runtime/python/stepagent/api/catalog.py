@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import from_json
 
+from stepagent.api.body import read_object
 from stepagent.api.keys import Caller
 from stepagent.api.preconditions import Precondition
 from stepagent.clock import now
@@ -132,14 +132,7 @@ def _write(standing: Standing, key: RowKey, spec: Spec | None, caller: Caller) -
 
 def _read_spec(key: RowKey, body: bytes) -> Spec:
     """The row in a body, checked by itself. Its name may be left to the path."""
-    if len(body) > _MAX_BODY_BYTES:
-        raise BodyTooLarge(f"The body has {len(body)} bytes; a row has at most {MAX_ROW_BYTES}.")
-    try:
-        content = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise InvalidRequest("The body must be a JSON object.")
+    content = read_object(body, _MAX_BODY_BYTES)
     if content.get("name", key.name) != key.name:
         raise InvalidRequest(f"The path names {key.name!r}, the body another.", "name")
     try:
