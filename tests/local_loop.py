@@ -46,11 +46,9 @@ class LocalLoop:
 
     def wait_end(self, run_id: RunId) -> str:
         """The status with which the execution of a run ended."""
-        deadline = time.monotonic() + _END_S
+        executions, deadline = self.client("stepfunctions"), time.monotonic() + _END_S
         while time.monotonic() < deadline:
-            status: str = self.client("stepfunctions").describe_execution(executionArn=self.execution_arn(run_id))[
-                "status"
-            ]
+            status: str = executions.describe_execution(executionArn=self.execution_arn(run_id))["status"]
             if status != "RUNNING":
                 return status
             time.sleep(0.02)

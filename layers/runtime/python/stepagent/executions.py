@@ -130,11 +130,10 @@ def resume_execution(task_token: str, next_kind: Mapping[str, Any] = _NOTHING_LE
         task_token: the state's.
         next_kind: what the call goes on with, in the words of the state machine: `kind`, `target`, `timeout_s`.
     """
+    gone = client().exceptions
     try:
         client().send_task_success(taskToken=task_token, output=json.dumps(next_kind))
-    except (client().exceptions.TaskTimedOut, client().exceptions.TaskDoesNotExist):
-        return False
-    except client().exceptions.InvalidToken:
+    except (gone.TaskTimedOut, gone.TaskDoesNotExist, gone.InvalidToken):
         return False
     return True
 
