@@ -186,11 +186,16 @@ def test_ids_of_questions_are_random_and_long(loop: Loop) -> None:
     assert [len(id_) for id_ in ids] == [22, 22]  # 16 bytes each
 
 
-def test_questions_are_known_in_the_order_in_which_they_were_asked(loop: Loop) -> None:
+def test_owner_knows_of_questions_in_the_order_in_which_they_were_asked(loop: Loop) -> None:
     begun(*(calls := [a_question(position) for position in (2, 0, 1)]))
     questions = [asked(loop, call) for call in calls]
-    assert require_run(RUN_ID).pending == tuple(questions)
     assert [each.interaction_id for each in list_interactions(OWNER)] == questions
+
+
+def test_run_knows_of_questions_in_the_order_of_their_calls_whichever_was_asked_first(loop: Loop) -> None:
+    begun(*(calls := [a_question(position) for position in (10, 0, 2)]))
+    last, first, second = [asked(loop, call) for call in calls]
+    assert require_run(RUN_ID).pending == (first, second, last)
 
 
 def test_model_is_told_and_the_loop_goes_on_when_what_it_asks_cannot_be_shown(loop: Loop) -> None:
@@ -804,9 +809,9 @@ def test_neither_run_waits_when_the_question_of_an_agent_has_ended(loop: Loop, e
 def test_questions_of_an_agent_are_known_among_those_of_the_run_at_the_top(loop: Loop) -> None:
     begun(above := a_call(), beside := a_question(1))
     child_of(above, first := a_question(5), second := a_question(2))
-    first_of_all = asked(loop, beside)
+    last_of_all = asked(loop, beside)
     questions = [asked(loop, first, CHILD_ID), asked(loop, second, CHILD_ID)]
-    assert require_run(RUN_ID).pending == (first_of_all, *questions)
+    assert require_run(RUN_ID).pending == (*questions, last_of_all)
 
 
 # ---- any order

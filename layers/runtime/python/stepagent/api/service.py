@@ -183,7 +183,7 @@ def _active_run(session: Session) -> Run | None:
 
 
 def _continue(active: Run, request: ChatRequest, key: IdempotencyKey | None) -> Following:
-    """Answers the question that the request names, or the oldest with which a session's run waits.
+    """Answers the question that the request names, or the first with which a session's run waits.
 
     Raises:
         NotFound: the run waits with no such question.

@@ -80,7 +80,7 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
         {":status": status, ":pending": CallStatus.PENDING, ":question": interaction.interaction_id},
     )
     waiting = [
-        change(_run_key(place), "ADD pending :entry", _RUNNING, {":entry": _entry(interaction), **ENDED_VALUES})
+        change(_run_key(place), "ADD pending :entry", _RUNNING, {":entry": _entry(interaction, place), **ENDED_VALUES})
         for place in interaction.places
     ]
     asked = put(question_key(interaction.interaction_id), values)
@@ -219,18 +219,22 @@ def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operatio
 
 def _cleared(interaction: Interaction) -> list[Operation]:
     """Nobody waits for this question any more: neither its runs nor its owner."""
-    entry = {":entry": _entry(interaction)}
     runs = [
-        change(_run_key(place), "DELETE pending :entry", "attribute_exists(pk)", entry) for place in interaction.places
+        change(_run_key(place), "DELETE pending :entry", "attribute_exists(pk)", {":entry": _entry(interaction, place)})
+        for place in interaction.places
     ]
     # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
     over = change(_pending_key(interaction), "SET forget_at = :now", ANYHOW, {":now": _epoch_s(now())})
     return [*runs, over]
 
 
-def _entry(interaction: Interaction) -> set[str]:
-    """What stands in the runs that wait: entries sort by when they were asked."""
-    return {f"{_asked_at(interaction)}#{interaction.interaction_id}"}
+def _entry(interaction: Interaction, place: CallAddress) -> set[str]:
+    """What stands in a run that waits: entries sort by its calls, those of one call by when they were asked.
+
+    Calls of a turn ask at the same time, so only their places tell which question the model put first.
+    """
+    call = CallKey.parse(place.call_id)
+    return {f"{call.turn:06d}.{call.position:03d}.{_asked_at(interaction)}#{interaction.interaction_id}"}
 
 
 def _asked_at(interaction: Interaction) -> str:
