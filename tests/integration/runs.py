@@ -53,7 +53,7 @@ def events_of(run_id: RunId) -> list[str]:
 
 
 def wait_for_event(run_id: RunId, type_: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while type_ not in events_of(run_id):
         assert time.monotonic() < deadline, f"{run_id}: no {type_}, only {events_of(run_id)}"
         time.sleep(0.01)

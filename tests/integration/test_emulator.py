@@ -136,8 +136,8 @@ class Machine:
         return list(json.loads(self.end(self.begin(*calls))["output"]))
 
     def announced(self, execution: str) -> list[str]:
-        """The ends of this execution that the rule saw within three seconds."""
-        deadline = time.monotonic() + 3
+        """The ends of this execution that the rule saw within fifteen seconds."""
+        deadline = time.monotonic() + 15
         while time.monotonic() < deadline:
             for message in self.queue.receive_message(QueueUrl=self.ends_url).get("Messages", []):
                 detail = json.loads(message["Body"])["detail"]
