@@ -190,10 +190,10 @@ def test_evaluate_says_what_to_change(expression: str, advice: str) -> None:
     ],
 )
 def test_evaluate_refuses_at_once_what_is_too_large(expression: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(CalculationError):
         evaluate(expression)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @settings(max_examples=400, deadline=2_000)

@@ -143,7 +143,7 @@ def test_start_of_a_tool_is_told_when_it_takes_long(table: JournalTable) -> None
         journal.emit("tool.started", id="call_1_1_0")
         began = time.monotonic()
         wait_for(lambda: bool(table.events))
-        assert time.monotonic() - began < HOLD_S + 0.2
+        assert time.monotonic() - began < HOLD_S + 1
         assert table.types() == ["tool.started"]
 
 
