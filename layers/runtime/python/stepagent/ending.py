@@ -1,14 +1,23 @@
-"""How a run ends: its record is closed once, and whoever follows it is told once."""
+"""How a run ends: its record is closed once, and whoever follows it or waits for it is told.
 
-from stepagent.delegation import answer_parent
+Whoever closes a run tells of it, too. Should he die in between, the next one who finds the run ended tells in his
+place: the turn that is run again, the state that records failures, or the rule on executions that died.
+"""
+
+from stepagent.batches.ends import end_input
 from stepagent.delivering import close_question
 from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName
 from stepagent.journal import Journal
-from stepagent.observe import count_end
+from stepagent.notifying import notify_end
+from stepagent.replies.promise import promise_reply
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution
+from stepagent.returning import answer_parent
 from stepagent.runs import ENDED, Failure, Outcome, Run, RunStatus, StopReason
 from stepagent.store.journal import EventType
-from stepagent.store.runs import close_run, require_run
+from stepagent.store.runs import close_run, mark_told, require_run
+from stepagent.telemetry import count_end
+
+CANCELLED = Outcome(RunStatus.CANCELLED, StopReason.CANCELLED)
 
 _EVENTS: dict[RunStatus, EventType] = {
     RunStatus.COMPLETED: "run.completed",
@@ -26,21 +35,46 @@ _EXPLANATIONS = {
 }
 
 
-def announce_end(journal: Journal, outcome: Outcome) -> None:
-    """Writes the run's last event; the journal drops it where there is one."""
-    failure = outcome.failure.model_dump() if outcome.failure else None
-    journal.emit(_EVENTS[outcome.status], stop_reason=outcome.stop_reason, failure=failure)
+def end_run(run: Run, outcome: Outcome) -> Run:
+    """Closes a run, unless it has ended, and counts it. Returns it as it is then, for `tell_end`."""
+    if close_run(run, outcome):
+        count_end(run.agent.name, outcome.stop_reason)
+    return require_run(run.run_id)
 
 
-def announce_end_of(run: Run) -> None:
-    """Says the end of an ended run again, in case that whoever ended it did not come to saying it."""
+def tell_end(run: Run) -> None:
+    """Tells of an ended run: who follows it, whoever asked for it, and the people whom it asks no more.
+
+    May be repeated: what was told is told once.
+    """
+    for question in run.pending:  # of the run as it is now: once it has ended, nobody can be asked any more
+        close_question(question)
     with Journal(run.run_id) as journal:
-        announce_end(journal, outcome_of(run))
-    answer_parent(run)
+        _announce(journal, Outcome(run.status, run.stop_reason or StopReason.FAILED, failure=run.failure))
+    tell_others(run)
 
 
-def outcome_of(run: Run) -> Outcome:
-    return Outcome(run.status, run.stop_reason or StopReason.FAILED, run.answer, run.failure)
+def note_end(journal: Journal, run: Run, outcome: Outcome) -> None:
+    """Counts a run that was closed together with its last turn, and writes its last event. `tell_others` follows."""
+    count_end(run.agent.name, outcome.stop_reason)
+    _announce(journal, outcome)
+
+
+def tell_others(run: Run) -> None:
+    """Tells of an ended run those who do not follow it: its batch, the run that asked for it, or who hears of any run.
+
+    Raises:
+        RecordUnavailable: its result could not be promised; whoever tells of it must do so again.
+    """
+    end_input(run)
+    if run.parent:
+        answer_parent(run)
+    elif not run.told:
+        promise_reply(run)
+        notify_end(run)
+        # Of another end several hear: the state that records it, the rule, whoever cancelled the run.
+        if run.status is not RunStatus.COMPLETED:
+            mark_told(run)
 
 
 def execution_ended(name: str, error: str) -> None:
@@ -73,16 +107,19 @@ def finalize(run_id: str, error: str) -> None:
     """
     run = require_run(run_id)
     if run.status not in ENDED:
-        if close_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=run.failure or _explain(run, error))):
-            count_end(run.agent.name, StopReason.FAILED)
-        run = require_run(run_id)
-    for question in run.pending:  # of the run as it is now: once it has ended, nobody can be asked any more
-        close_question(question)
-    announce_end_of(run)
+        failure = run.failure or _explain(run, error)
+        run = end_run(run, Outcome(RunStatus.FAILED, StopReason.FAILED, failure=failure))
+    tell_end(run)
+
+
+def _announce(journal: Journal, outcome: Outcome) -> None:
+    """Writes the run's last event; the journal drops it where there is one."""
+    failure = outcome.failure.model_dump() if outcome.failure else None
+    journal.emit(_EVENTS[outcome.status], stop_reason=outcome.stop_reason, failure=failure)
 
 
 def _explain(run: Run, error: str) -> Failure:
-    if error in (LOST, SERVICE_RESTART) and run.executions > MAX_RESUMPTIONS:
+    if error in (LOST, SERVICE_RESTART) and run.resumptions >= MAX_RESUMPTIONS:
         text = f"The run was resumed {MAX_RESUMPTIONS} times, and its execution was lost again."
         return Failure(code="internal_error", message=text)
     text = _EXPLANATIONS.get(error, f"A step of the run failed ({error}). The logs of its functions say why.")

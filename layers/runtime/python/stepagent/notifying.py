@@ -1,12 +1,12 @@
-"""What leaves the stack about questions to people: events on a bus of EventBridge, and schedules of reminders.
+"""What leaves the stack for anybody to hear: events on a bus of EventBridge, and schedules of reminders.
 
-An event has ids and the question's own words, never what a call would do: whoever may know more reads the interaction
-by its id, with a key of their own. Both are hints, and the journal is the record: what cannot be sent is logged, and
-nobody waits for it.
+An event of a question has ids and the question's own words, never what a call would do; that of a run has ids, how it
+ended and what it cost, nothing that was said. Whoever may know more reads it by its id, with a key of their own. All
+are hints, and the journal is the record: what cannot be sent is logged, and nobody waits for it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -17,10 +17,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepagent.errors import StepAgentError
-from stepagent.interactions import Interaction
+from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.observe import logger
-from stepagent.runs import InteractionId, Run
+from stepagent.replies.result import event_id, facts_of
+from stepagent.runs import InteractionId, Run, RunStatus
 from stepagent.settings import settings
+from stepagent.store.questions import load_question
 from stepagent.store.runs import require_run
 
 if TYPE_CHECKING:
@@ -28,8 +30,15 @@ if TYPE_CHECKING:
     from types_boto3_scheduler.client import EventBridgeSchedulerClient
 
 SOURCE = "stepagent"
-Told = Literal["Interaction Required", "Interaction Reminder", "Interaction Resolved"]
+ToldOfQuestion = Literal["Interaction Required", "Interaction Reminder", "Interaction Resolved"]
+ToldOfRun = Literal["Run Waiting", "Run Completed", "Run Failed", "Run Cancelled"]
+Told = ToldOfQuestion | ToldOfRun
 
+_ENDS: dict[RunStatus, ToldOfRun] = {
+    RunStatus.COMPLETED: "Run Completed",
+    RunStatus.FAILED: "Run Failed",
+    RunStatus.CANCELLED: "Run Cancelled",
+}
 _DESCRIPTION_CHARS = 300
 # An input transformer of a rule puts values into its text as they are, so that these would break its JSON.
 _UNQUOTED = str.maketrans({'"': "'", "\\": "/"})
@@ -48,24 +57,58 @@ def scheduler() -> "EventBridgeSchedulerClient":
     return boto3.client("scheduler", config=_CONFIG)
 
 
-def notify(told: Told, interaction: Interaction) -> None:
+def notify(told: ToldOfQuestion, interaction: Interaction) -> None:
     """Puts one event about a question on the bus; does nothing in a deployment without one."""
-    if not settings().event_bus_name:
-        return
-    with _logged(told, interaction.interaction_id):
-        followed = require_run(interaction.places[-1].run_id)
-        [answer] = events().put_events(
-            Entries=[
-                {
-                    "EventBusName": settings().event_bus_name,
-                    "Source": SOURCE,
-                    "DetailType": told,
-                    "Detail": json.dumps(detail_of(interaction, followed), ensure_ascii=False),
-                }
-            ]
-        )["Entries"]
-        if code := answer.get("ErrorCode"):  # the request itself succeeds
-            _log(told, interaction.interaction_id, code)
+    subject = {"interaction_id": interaction.interaction_id}
+    with _logged(told, subject):
+        if settings().event_bus_name:
+            _put(told, detail_of(interaction, require_run(interaction.places[-1].run_id)), subject)
+
+
+def notify_waiting(interaction: Interaction) -> None:
+    """Tells that a run waits for people since it asks this; does nothing where it waited before."""
+    subject = {"run_id": interaction.places[-1].run_id}
+    with _logged("Run Waiting", subject):
+        if not settings().event_bus_name:
+            return
+        run = require_run(interaction.places[-1].run_id)
+        if interaction.interaction_id in run.pending and _asks_first(interaction, run):
+            told_once = f"{run.run_id}.waiting.{interaction.interaction_id}"
+            _put("Run Waiting", {"id": told_once, **facts_of(run)}, subject)
+
+
+def notify_end(run: Run) -> None:
+    """Tells how a run ended. Told again, it is the same event, which `id` in its detail tells."""
+    told, subject = _ENDS[run.status], {"run_id": run.run_id}
+    with _logged(told, subject):
+        if settings().event_bus_name:
+            _put(told, {"id": event_id(run), **facts_of(run)}, subject)
+
+
+def _asks_first(interaction: Interaction, run: Run) -> bool:
+    """Whether no question that a run waits with is older: of those asked at the same time, one begins the waiting."""
+    others = [load_question(question) for question in run.pending if question != interaction.interaction_id]
+    open_ones = [each.interaction for each in others if each and each.status is InteractionStatus.PENDING]
+    return all(_asked(interaction) < _asked(other) for other in open_ones)
+
+
+def _asked(interaction: Interaction) -> tuple[datetime, InteractionId]:
+    return interaction.created_at, interaction.interaction_id
+
+
+def _put(told: Told, detail: dict[str, Any], subject: Mapping[str, str]) -> None:
+    [answer] = events().put_events(
+        Entries=[
+            {
+                "EventBusName": settings().event_bus_name,
+                "Source": SOURCE,
+                "DetailType": told,
+                "Detail": json.dumps(detail, ensure_ascii=False),
+            }
+        ]
+    )["Entries"]
+    if code := answer.get("ErrorCode"):  # the request itself succeeds
+        _log(told, subject, code)
 
 
 def detail_of(interaction: Interaction, followed: Run) -> dict[str, Any]:
@@ -99,7 +142,7 @@ def schedule_reminder(question: InteractionId, number: int, at: datetime) -> Non
     """
     if not settings().reminder_group:
         return
-    with _logged("Interaction Reminder", question):
+    with _logged("Interaction Reminder", {"interaction_id": question}):
         try:
             scheduler().create_schedule(
                 Name=f"{question}-{number}",
@@ -124,15 +167,15 @@ def _in_one_line(text: str) -> str:
 
 
 @contextmanager
-def _logged(told: Told, question: InteractionId) -> Iterator[None]:
+def _logged(told: Told, subject: Mapping[str, str]) -> Iterator[None]:
     """Goes on without what cannot be sent, whatever is in the way."""
     try:
         yield
     except ClientError as error:
-        _log(told, question, error.response["Error"]["Code"])
+        _log(told, subject, error.response["Error"]["Code"])
     except (BotoCoreError, StepAgentError) as error:
-        _log(told, question, type(error).__name__)
+        _log(told, subject, type(error).__name__)
 
 
-def _log(told: Told, question: InteractionId, reason: str) -> None:
-    logger.error("not sent to EventBridge", extra={"event": told, "interaction_id": question, "reason": reason})
+def _log(told: Told, subject: Mapping[str, str], reason: str) -> None:
+    logger.error("not sent to EventBridge", extra={"event": told, **subject, "reason": reason})
