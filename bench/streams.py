@@ -1,21 +1,21 @@
 """Fifty streams at once on the local stack: how long a delta takes from the model to the client.
 
-    python -m bench.streams [--streams 50] [--deltas 40] [--every-ms 100]
-
 The model writes into each delta when it sends it; the client compares that with when it reads it. Both clocks are this
 machine's. Model, functions, emulator, front door and client share its cores, so the figures are an upper bound. The
 emulator lets ten calls of a function run at once (local/turns.py): all streams are open, and ten models speak.
 """
 
-import argparse
 import asyncio
 import json
+import os
 import re
 import statistics
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 import uvicorn
@@ -24,30 +24,37 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from bench.progress import Steps
 from local.door_process import free_port
 from local.turns import MOST_OF_ONE
-from tests.local_loop import front_door, local_loop
+from tests.local_loop import forget, front_door, local_loop
 
-WANTED_MS = 250
+STREAMS, QUICK_STREAMS = 50, 10
+DELTAS = 40
+EVERY_MS = 100
 _STAMP = re.compile(r"<(\d+\.\d+)>")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=50, help="at once")
-    parser.add_argument("--deltas", type=int, default=40, help="of each stream")
-    parser.add_argument("--every-ms", type=int, default=100, help="between two deltas")
-    given = parser.parse_args()
+def measure(quick: bool, steps: Steps) -> dict[str, Any]:
+    """Milliseconds from the model to the client, over all deltas of all streams."""
+    streams = QUICK_STREAMS if quick else STREAMS
+    steps.expect(3)
+    steps.begin("the stack starts")
     with (
-        _stamping_model(given.deltas, given.every_ms / 1000) as base_url,
+        patch.dict(os.environ),
+        _stamping_model(DELTAS, EVERY_MS / 1000) as base_url,
         local_loop(base_url) as loop,
         front_door(loop) as client,
     ):
         url = f"{client.base_url}chat/completions"
-        asyncio.run(_read_all(url, min(10, given.streams)))  # functions start, connections open
+        steps.begin("functions start, connections open")
+        asyncio.run(_read_all(url, min(10, streams)))
+        steps.begin(f"{streams} streams of {DELTAS} deltas")
         began = time.perf_counter()
-        streams = asyncio.run(_read_all(url, given.streams))
-        _report(streams, given.deltas, time.perf_counter() - began)
+        took = asyncio.run(_read_all(url, streams))
+        wall_s = time.perf_counter() - began
+    forget()
+    return {"wall_s": round(wall_s, 1), **_summary(took)}
 
 
 @contextmanager
@@ -104,16 +111,22 @@ async def _read(client: httpx.AsyncClient, url: str) -> list[float]:
     return took
 
 
-def _report(streams: list[list[float]], deltas: int, wall_s: float) -> None:
-    complete = sum(len(took) == deltas for took in streams)
+def _summary(streams: list[list[float]]) -> dict[str, Any]:
     in_ms = sorted(1000 * each for took in streams for each in took)
-    median, p95 = statistics.median(in_ms), statistics.quantiles(in_ms, n=20)[-1]
-    print(f"{complete} of {len(streams)} streams complete in {wall_s:.1f} s, {len(in_ms)} deltas")
-    print(f"all are open at once, and {MOST_OF_ONE} models speak at once")
-    verdict = "below" if median < WANTED_MS else "NOT below"
-    print(f"from model to client: median {median:.0f} ms, {verdict} {WANTED_MS} ms")
-    print(f"95 of 100 within {p95:.0f} ms, the slowest {in_ms[-1]:.0f} ms")
+    return {
+        "streams": len(streams),
+        "complete": sum(len(took) == DELTAS for took in streams),
+        "deltas": len(in_ms),
+        "speaking": MOST_OF_ONE,
+        "median_ms": round(statistics.median(in_ms), 1),
+        "p95_ms": round(statistics.quantiles(in_ms, n=20)[-1], 1),
+        "max_ms": round(in_ms[-1], 1),
+    }
 
 
-if __name__ == "__main__":
-    main()
+def lines(result: dict[str, Any]) -> list[str]:
+    return [
+        f"model to client: median {result['median_ms']:.0f} ms, 95 of 100 within {result['p95_ms']:.0f} ms, the slowest"
+        f" {result['max_ms']:.0f} ms; {result['complete']} of {result['streams']} streams complete,"
+        f" {result['speaking']} models speak at once"
+    ]

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlencode
 
 import httpx
 
 AGENT = "assistant"
 # The server sends a sign of life every 15 seconds, however long a model or a tool takes.
+_MOST_LISTED = 100  # runs on a page
 _TIMEOUT = httpx.Timeout(60, connect=5)
 
 
@@ -25,6 +27,15 @@ class Event(NamedTuple):
     data: dict[str, Any]
 
 
+class RunEvent(NamedTuple):
+    """An event of a run's journal; `at` is ISO 8601."""
+
+    n: int
+    type: str
+    at: str
+    data: dict[str, Any]
+
+
 class Said(NamedTuple):
     """A message in a session. Whoever says it again with the same key joins what it began."""
 
@@ -35,14 +46,15 @@ class Said(NamedTuple):
 
 
 class ApiClient:
-    """Who talks to the local API, as a context manager.
+    """Who talks to the API, as a context manager: to the local one, or with a key to that of a deployed stack.
 
     Every method raises `ApiError` where the API refuses, or cannot be reached.
     """
 
-    def __init__(self, base_url: str) -> None:
-        # A proxy of the user's never sees loopback traffic.
-        self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT, trust_env=False)
+    def __init__(self, base_url: str, key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # A proxy of the user's never sees loopback traffic, which alone has no key.
+        self._http = httpx.Client(base_url=base_url, timeout=_TIMEOUT, trust_env=bool(key), headers=headers)
 
     def __enter__(self) -> Self:
         return self
@@ -83,9 +95,55 @@ class ApiClient:
         """A run as it stands."""
         return self._fetch("GET", f"/runs/{run_id}")
 
+    def list_runs(self, status: str = "", session_id: str = "", limit: int = 20) -> list[dict[str, Any]]:
+        """The caller's runs, the last one first; pages are read until there are `limit`, or no more."""
+        asked = {"status": status, "session_id": session_id, "limit": str(min(limit, _MOST_LISTED)), "after": ""}
+        found: list[dict[str, Any]] = []
+        while len(found) < limit:
+            page = self._fetch("GET", f"/runs?{urlencode({name: value for name, value in asked.items() if value})}")
+            found += page["data"]
+            if not page["has_more"]:
+                break
+            asked["after"] = page["next"]
+        return found[:limit]
+
+    def run_events(self, run_id: str, *, quiet_s: float) -> Iterator[RunEvent]:
+        """The events of a run's journal so far: up to its last one, or until none has come for `quiet_s`."""
+        waiting = httpx.Timeout(5, read=quiet_s)
+        try:
+            with self._http.stream("GET", f"/runs/{run_id}/events", timeout=waiting) as response:
+                _check(response)
+                for line in response.iter_lines():
+                    if line.startswith("data: "):
+                        yield RunEvent(**json.loads(line[6:]))
+        except httpx.ReadTimeout:  # the run works or waits
+            return
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+
     def cancel(self, run_id: str) -> dict[str, Any]:
         """End a run, with everything that it began; returns it as it stands then."""
         return self._fetch("POST", f"/runs/{run_id}/cancel")
+
+    def begin_batch(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Begin a batch, or have the one of this id go on; returns it as it stands then."""
+        return self._fetch("POST", "/batches", body)
+
+    def read_batch(self, batch_id: str) -> dict[str, Any]:
+        """A batch as it stands."""
+        return self._fetch("GET", f"/batches/{batch_id}")
+
+    def cancel_batch(self, batch_id: str) -> dict[str, Any]:
+        """End a batch and its runs; returns it as it stands then."""
+        return self._fetch("POST", f"/batches/{batch_id}/cancel")
+
+    def batch_results(self, batch_id: str, kind: str) -> Iterator[dict[str, Any]]:
+        """What came of the inputs of a batch that has ended; `kind` is `succeeded` or `failed`."""
+        after: int | None = 0
+        while after is not None:
+            page = self._fetch("GET", f"/batches/{batch_id}/results?kind={kind}&after={after}&limit=500")
+            yield from page["data"]
+            after = page["next"]
 
     def _fetch(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         with self._request(method, path, body) as response:
@@ -131,5 +189,7 @@ def _check(response: httpx.Response) -> None:
 
 
 def _unreachable(error: httpx.HTTPError) -> ApiError:
-    why = f"The connection to the local API broke off ({type(error).__name__}). `make status` tells whether it runs."
+    why = (
+        f"The connection to the API broke off ({type(error).__name__}). `make status` tells whether the local one runs."
+    )
     return ApiError(why, "unreachable")

@@ -1,7 +1,7 @@
 """A question of an agent, asked in the terminal until an answer fits, and its answer brought to the API."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from pydantic import TypeAdapter
@@ -13,15 +13,34 @@ from local.prompts import EditorFailed, Prompts
 from local.terminal import unechoed
 from stepagent.answers import Answer
 from stepagent.options import Option
-from stepagent.questions import ApprovalQuestion, ChoiceQuestion, FormQuestion, Question, TextQuestion
+from stepagent.planning.plan import PlannedStep, StepStatus
+from stepagent.questions import (
+    ApprovalQuestion,
+    ChoiceQuestion,
+    FormQuestion,
+    PlanQuestion,
+    Question,
+    TextQuestion,
+    in_words,
+)
 
 _question: TypeAdapter[Question] = TypeAdapter(Question)
 _COMMON = frozenset({"type", "description"})
-_FIELDS = {"choice": {"options"}, "form": {"fields"}, "approval": {"arguments", "bound", "digest"}}
+_FIELDS = {
+    "choice": {"options"},
+    "form": {"fields"},
+    "approval": {"arguments", "bound", "digest"},
+    "plan": {"plan", "max_steps"},
+}
 _DECISIONS = (
     Option(key="approve", value="approve: it runs with these arguments"),
     Option(key="edit", value="edit: it runs with arguments that you change"),
     Option(key="reject", value="reject: it does not run, and the agent reads why"),
+)
+_PLAN_DECISIONS = (
+    Option(key="approve", value="approve: it is carried out"),
+    Option(key="edit", value="edit: it is carried out with steps that you change"),
+    Option(key="reject", value="reject: the agent reads why, and makes another one"),
 )
 _OVER = {
     "answered": "This question has been answered meanwhile.",
@@ -81,6 +100,8 @@ def _give_up(prompts: Prompts, error: ApiError) -> bool:
 def _heading(question: Question, tool: str) -> str:
     if isinstance(question, ApprovalQuestion):
         return f"{question.description}\n{tool}{in_full(question)}"
+    if isinstance(question, PlanQuestion):
+        return _visible(in_words(question).rpartition("\n")[0])
     return question.description
 
 
@@ -109,6 +130,8 @@ def _ask(prompts: Prompts, question: Question, before: Answer | None, at_fault: 
             return ask_form(prompts, question, before if isinstance(before, dict) else {}, at_fault)
         case ApprovalQuestion():
             return _ask_approval(prompts, question, before if isinstance(before, dict) else {})
+        case PlanQuestion():
+            return _ask_plan(prompts, question, before if isinstance(before, dict) else {})
         case _:
             assert_never(question)
 
@@ -121,27 +144,40 @@ def _ask_text(prompts: Prompts) -> str:
 
 def _ask_approval(prompts: Prompts, question: ApprovalQuestion, before: Mapping[str, Any]) -> dict[str, Any]:
     """A decision, which counts for the arguments that were shown."""
-    draft = _visible(json.dumps(before.get("arguments") or question.arguments, ensure_ascii=False, indent=2))
+    draft = before.get("arguments") or question.arguments
+    return {"digest": question.digest, **_decide(prompts, _DECISIONS, {"arguments": draft})}
+
+
+def _ask_plan(prompts: Prompts, question: PlanQuestion, before: Mapping[str, Any]) -> dict[str, Any]:
+    still_open = [
+        step.model_dump(include=set(PlannedStep.model_fields)) for step in question.plan.having(StepStatus.PENDING)
+    ]
+    return _decide(prompts, _PLAN_DECISIONS, {"steps": before.get("steps") or still_open})
+
+
+def _decide(prompts: Prompts, decisions: Sequence[Option], editable: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision, with a reason or with what was edited."""
+    ((field, value),) = editable.items()
+    draft = _visible(json.dumps(value, ensure_ascii=False, indent=2))
     while True:
-        decision = prompts.pick("your decision", _DECISIONS)
-        decided: dict[str, Any] = {"decision": decision, "digest": question.digest}
+        decision = prompts.pick("your decision", decisions)
         match decision:
             case "approve":
-                return decided
+                return {"decision": decision}
             case "reject":
-                return {**decided, "reason": prompts.line("why (optional)")}
+                return {"decision": decision, "reason": prompts.line("why (optional)")}
         try:
             draft = prompts.edit(draft)
-            return {**decided, "arguments": _object_in(draft)}
+            return {"decision": decision, field: _json_in(draft, type(value))}
         except (EditorFailed, ValueError) as error:
             prompts.show(f"{error} Nothing is decided yet.", "red")
 
 
-def _object_in(text: str) -> dict[str, Any]:
+def _json_in(text: str, kind: type) -> Any:
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise ValueError(f"That is no JSON: {error}.") from error
-    if not isinstance(value, dict):
-        raise ValueError("The arguments are one JSON object.")
+    if not isinstance(value, kind):
+        raise ValueError("The arguments are one JSON object." if kind is dict else "The steps are one JSON list.")
     return value

@@ -1,29 +1,26 @@
-"""The command line: `python -m local.cli chat|inbox|up|down|status|keys`. Errors are sentences, never a traceback."""
+"""The command line: `python -m local.cli chat|inbox|batch|runs|show|replay|up|down|status|keys`."""
 
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from local import key_commands, stack
+from local import batch_commands, key_commands, run_commands, stack
 from local.door_process import Running
+from local.plain_errors import Verbose, plain_errors
 
 if TYPE_CHECKING:
     from local.prompts import Prompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
+app.add_typer(batch_commands.app, name="batch")
 app.add_typer(key_commands.app, name="keys")
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", envvar="STEPAGENT_DEBUG", help="Show tracebacks.")]
-
-INTERRUPTED, UNREAD = 130, 141  # what shells say for SIGINT and SIGPIPE
+for _command in (run_commands.runs, run_commands.show, run_commands.replay):
+    app.command()(_command)
 
 
 @app.command()
@@ -36,7 +33,7 @@ def chat(
     from local.api_client import ApiClient
     from local.chat import Chat, read_line
 
-    with _plain_errors(verbose), _running_stack() as handle, ApiClient(handle.running.base_url) as client:
+    with plain_errors(verbose), _running_stack() as handle, ApiClient(handle.running.base_url) as client:
         console = Console(highlight=False)
         tied = handle.fresh and handle.running.tied
         conversation = Chat(client, console, read_line, _prompts(console), agent=agent, tied=tied)
@@ -55,7 +52,7 @@ def inbox(verbose: Verbose = False) -> None:
     from local.api_client import ApiClient
     from local.inbox import Inbox
 
-    with _plain_errors(verbose):
+    with plain_errors(verbose):
         running = stack.find(stack.home())
         if running is None:
             raise RuntimeError("Nothing is running, so nothing can be answered. `make up` starts the stack.")
@@ -67,7 +64,7 @@ def inbox(verbose: Verbose = False) -> None:
 @app.command()
 def up(verbose: Verbose = False) -> None:
     """Start the stack and leave it running."""
-    with _plain_errors(verbose):
+    with plain_errors(verbose):
         handle = _bring_up(tied=False)
         typer.echo(("Up." if handle.fresh else "Already up.") + "\n" + _how_to_use(handle.running))
 
@@ -75,14 +72,14 @@ def up(verbose: Verbose = False) -> None:
 @app.command()
 def down(verbose: Verbose = False) -> None:
     """Stop the stack; its data is kept."""
-    with _plain_errors(verbose):
+    with plain_errors(verbose):
         typer.echo("Stopped." if stack.down(stack.home()) else "Nothing was running.")
 
 
 @app.command()
 def status(verbose: Verbose = False) -> None:
     """Tell what runs, and where; exit code 1 when nothing does."""
-    with _plain_errors(verbose):
+    with plain_errors(verbose):
         running = stack.find(stack.home())
         typer.echo(_how_to_use(running) if running else "Nothing is running. `make up` or `make chat` starts it.")
         raise typer.Exit(0 if running else 1)
@@ -129,49 +126,6 @@ def _how_to_use(running: Running) -> str:
 
   make chat   talks to it      make inbox  answers its questions      make down   stops it
 """
-
-
-@contextmanager
-def _plain_errors(verbose: bool) -> Iterator[None]:
-    """Turns what can go wrong into sentences, and signals into an orderly end."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    try:
-        yield
-    except (typer.Exit, SystemExit):
-        raise
-    except KeyboardInterrupt:
-        _fail("Stopped.", INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(UNREAD) from None
-    except Exception as error:
-        if verbose:
-            raise
-        _fail(*_explain(error))
-
-
-def _leave(number: int, _: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
-def _explain(error: Exception) -> tuple[str, int]:
-    from local.api_client import ApiError
-    from local.chat import NOT_ANSWERED
-    from local.prompts import NobodyAnswers
-
-    if isinstance(error, ApiError):
-        return f"{error}\nLogs: {stack.home()}/*.log", 1
-    if isinstance(error, RuntimeError):  # every error of ours is one, and its message is made for people
-        return str(error), NOT_ANSWERED if isinstance(error, NobodyAnswers) else 1
-    log = stack.home() / "client.log"
-    log.write_text("".join(traceback.format_exception(error)))
-    return f"Something unexpected happened ({type(error).__name__}: {error}).\nDetails: {log}", 1
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    Console(stderr=True, highlight=False).print(Text(message, style="red"), soft_wrap=True)
-    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ They reach into ministack's modules, so its version is exact: on a bump, read ea
 """
 
 import functools
+import string
 import subprocess
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -16,6 +17,7 @@ import uvicorn
 
 from local.callers import LocalCallersOnly
 from local.fork_server import START_SCRIPT, ForkServer, is_available
+from local.map_corrections import correct_map_runs
 from local.state_corrections import correct_step_functions, execution_of_task, replace, require_running, turn_came
 from local.turns import MOST, Turns
 
@@ -25,8 +27,10 @@ def apply() -> None:
     correct_server()
     correct_api_gateway()
     correct_dynamodb()
+    correct_secrets()
     correct_lambda()
     correct_step_functions()
+    correct_map_runs()
 
 
 # ---- the server
@@ -97,6 +101,26 @@ def correct_dynamodb() -> None:
     from ministack.services import dynamodb
 
     dynamodb._condition_syntax_error = functools.lru_cache(1000)(dynamodb._condition_syntax_error)
+
+
+# ---- Secrets Manager
+
+
+def correct_secrets() -> None:
+    """It puts punctuation into a secret that a template generates, although that excludes it."""
+    from ministack.services.cloudformation import provisioners
+
+    def without_punctuation(_: Any, secret_string: Any) -> Any:
+        def made(properties: dict[str, Any]) -> Any:
+            wanted = properties.get("GenerateSecretString", {})
+            if wanted.get("ExcludePunctuation") in (True, "true"):
+                excluded = wanted.get("ExcludeCharacters", "") + string.punctuation
+                properties = {**properties, "GenerateSecretString": {**wanted, "ExcludeCharacters": excluded}}
+            return secret_string(properties)
+
+        return made
+
+    replace(provisioners, "_sm_secret_string", without_punctuation)
 
 
 # ---- Lambda

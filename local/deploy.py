@@ -28,6 +28,7 @@ class Stack:
     """What runs, and where to reach it."""
 
     state_machine_arn: str
+    plan_state_machine_arn: str
     record_table: str
     journal_table: str
     bucket: str
@@ -140,6 +141,7 @@ def _stack(emulator: Emulator, found: dict[str, Any]) -> Stack:
     outputs = {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
     return Stack(
         state_machine_arn=outputs["StateMachineArn"],
+        plan_state_machine_arn=outputs["PlanStateMachineArn"],
         record_table=outputs["RecordTable"],
         journal_table=outputs["JournalTable"],
         bucket=outputs["Bucket"],

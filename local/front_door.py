@@ -15,6 +15,8 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import uvicorn
@@ -40,6 +42,8 @@ _NOT_COPIED = {"connection", "content-length", "transfer-encoding", "keep-alive"
 _API_TIMEOUT_S = 29  # API Gateway's own
 _MAX_BODY_BYTES = 10 * 1024 * 1024  # API Gateway's own, too
 
+_PATH_CHARS = "/-._~!$&'()*+,;=:@"  # that stand in paths as they are
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +61,9 @@ class FrontDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        if request.method == "HEAD":  # API Gateway has no such method, and a stream would follow its run for nobody
+            await _no_such_route(request)(scope, receive, send)
+            return
         if any(route.matches(scope)[0] is Match.FULL for route in self._stream_app.routes):
             context = await asyncio.to_thread(_context, _own_key(request))
             if context is None:
@@ -84,7 +91,7 @@ class FrontDoor:
         try:
             answer = await self._api.request(
                 request.method,
-                path,
+                quote(path, safe=_PATH_CHARS),  # else a # or a ? of an id would end the path
                 params=request.url.query,
                 content=body,
                 headers=headers,
@@ -125,14 +132,23 @@ async def _body_of(request: Request) -> bytes | None:
 
 def _copy(request: Request, answer: httpx.Response) -> Response:
     """The answer as it came; errors that API Gateway itself makes get the shape that OpenAI clients read."""
-    error = answer.json() if answer.status_code >= 400 and "json" in answer.headers.get("content-type", "") else {}
-    message = error.get("message") or error.get("Message") if isinstance(error, dict) else None
+    error = _object_in(answer) if answer.status_code >= 400 else {}
+    message = error.get("message") or error.get("Message")
     if message == "Missing Authentication Token":  # how API Gateway says that there is no such route
         return _no_such_route(request)
     if message:
         return _refuse(answer.status_code, str(message), "api_error")
     headers = {name: value for name, value in answer.headers.items() if name not in _NOT_COPIED}
     return Response(answer.content, answer.status_code, headers)
+
+
+def _object_in(answer: httpx.Response) -> dict[str, Any]:
+    """The JSON object of a body, {} where it is something else."""
+    try:
+        content = answer.json()
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _refuse(status: int, message: str, code: str) -> JSONResponse:

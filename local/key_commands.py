@@ -23,6 +23,7 @@ def create(
     ] = None,
     per: Annotated[str, typer.Option(help="The period: day or month, in UTC.")] = "month",
     expires_in_days: Annotated[int | None, typer.Option(min=1, max=3650, help="It never expires without this.")] = None,
+    usage_plan: Annotated[str, typer.Option(help="Id of another usage plan of the API than that of the stack.")] = "",
     stack: Stack = "",
     entry: Annotated[bool, typer.Option("--entry", help="Store nothing, print an entry for ApiKeyHashes.")] = False,
 ) -> None:
@@ -31,7 +32,7 @@ def create(
 
     with _plain_errors():
         terms = keys.Terms.of(name, scope or (), keys.new_budget(per, max_cost_usd, max_total_tokens), expires_in_days)
-        made = keys.list_in_parameter(terms) if entry else keys.make(terms, stack)
+        made = keys.list_in_parameter(terms) if entry else keys.make(terms, stack, usage_plan)
         typer.echo(f"{made.note} Shown this once:", err=True)
         typer.echo(made.key)
 
@@ -57,9 +58,7 @@ def revoke(
     from local import keys
 
     with _plain_errors():
-        keys.enter(stack)
-        record = keys.revoke_key(key)
-        typer.echo(f"{record.key_id}, a key for {record.name}, is revoked.")
+        typer.echo(keys.revoke(key, stack))
 
 
 @contextmanager

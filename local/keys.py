@@ -15,15 +15,17 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 from rich.table import Table
 
+from local.usage_plans import UsagePlanUnavailable, enter_plan, leave_plan
 from stepagent.api.keys import Scope, digest_of, is_name, make_key
 from stepagent.clock import now
+from stepagent.errors import StepAgentError
 from stepagent.models import problems
 from stepagent.runs import Principal
 from stepagent.settings import settings
 from stepagent.spending import KeyBudget
-from stepagent.store.keys import KeyRecord, list_keys, put_key, read_spent, revoke_key
+from stepagent.store.keys import KeyRecord, id_of, list_keys, put_key, read_spent, revoke_key
 
-__all__ = ["Made", "Terms", "enter", "list_in_parameter", "make", "new_budget", "revoke_key", "table"]
+__all__ = ["Made", "Terms", "enter", "list_in_parameter", "make", "new_budget", "revoke", "table"]
 
 SCOPES: tuple[str, ...] = get_args(Scope)
 
@@ -32,8 +34,10 @@ class KeysUnavailable(RuntimeError):
     """The command cannot be carried out; the message says why."""
 
 
-def enter(stack: str) -> None:
+def enter(stack: str) -> str:
     """Lets the library in this process work on the record of a deployed stack, or, with "", of the local one.
+
+    Returns the id of the usage plan for its keys, "" where the stack has none.
 
     Raises:
         KeysUnavailable: there is no such stack, or nobody with these credentials may look.
@@ -51,6 +55,8 @@ def enter(stack: str) -> None:
         raise KeysUnavailable(f"{stack} is no stack of StepAgent: it has no output RecordTable.")
     os.environ["RECORD_TABLE"] = outputs["RecordTable"]
     settings.cache_clear()
+    plan_id: str = outputs.get("ClientUsagePlanId", "")
+    return plan_id
 
 
 def _local_environment() -> dict[str, str]:
@@ -92,20 +98,52 @@ class Terms(NamedTuple):
         return cls(Principal(name), tuple(sorted(set(scopes))), budget, expires_at)
 
 
-def make(terms: Terms, stack: str) -> Made:
-    """Makes a key and stores its hash."""
-    enter(stack)
+def make(terms: Terms, stack: str, usage_plan: str = "") -> Made:
+    """Makes a key, gives it a place in the stack's usage plan, or in another one, and stores its hash.
+
+    Raises:
+        KeysUnavailable: there is no such stack, or API Gateway refuses; nothing is stored.
+    """
+    plan_id = enter(stack)
     key = make_key()
+    digest = digest_of(key)
+    try:
+        usage_key = enter_plan(id_of(digest), usage_plan or plan_id) if usage_plan or plan_id else ""
+    except UsagePlanUnavailable as error:
+        raise KeysUnavailable(str(error)) from error
     record = KeyRecord(
-        digest=digest_of(key),
+        digest=digest,
         name=terms.name,
         scopes=terms.scopes,
         budget=terms.budget,
         created_at=now(),
         expires_at=terms.expires_at,
+        usage_key=usage_key,
     )
-    put_key(record)
+    try:
+        put_key(record)
+    except StepAgentError:
+        if usage_key:
+            leave_plan(record.key_id)
+        raise
     return Made(key, f"{record.key_id}, a key for {record.name}.")
+
+
+def revoke(key_id: str, stack: str) -> str:
+    """Makes a key invalid and gives its place in the usage plan back; returns what to say of it.
+
+    Raises:
+        KeysUnavailable: there is no such stack, or the place is not given back; the key is invalid then all the same.
+        NotFound: no key has this id.
+    """
+    enter(stack)
+    record = revoke_key(key_id)
+    if record.usage_key:
+        try:
+            leave_plan(record.key_id)
+        except UsagePlanUnavailable as error:
+            raise KeysUnavailable(f"{record.key_id} is revoked. {error}") from error
+    return f"{record.key_id}, a key for {record.name}, is revoked."
 
 
 def list_in_parameter(terms: Terms) -> Made:

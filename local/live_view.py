@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
@@ -33,11 +34,12 @@ class _Paragraph:
 class LiveView:
     """Prints each piece once, when it is finished; before that it is part of the live lines at the end."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells the seconds that are shown, which in a replay are others than those that pass."""
+        self._console, self._clock = console, clock
         self._spinner = Spinner("dots", style="cyan")
         self._lock = threading.Lock()  # rich's own thread would write between the measuring and the writing of ours
-        self._doing, self._since = "thinking", time.monotonic()
+        self._doing, self._since = "thinking", self._clock()
         self._open: dict[str, tuple[str, float]] = {}  # names of the tools that run, with their begin, by call
         self._turn, self._paragraph, self._thought = "", "", ""
 
@@ -75,13 +77,13 @@ class LiveView:
         self._finish_paragraph()
         self._announce_turn()
         self._print_line(("  → ", "cyan"), (tool, "bold"), f"({arguments})")
-        self._open[call_id] = (tool, time.monotonic())
+        self._open[call_id] = (tool, self._clock())
         self._doing_now(tool)
 
     def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None:
         mark, style = ("✗", "red") if is_error else ("✓", "green")
         _, since = self._open.pop(call_id, ("", None))
-        took = "" if since is None else f" · {time.monotonic() - since:.1f} s"
+        took = "" if since is None else f" · {self._clock() - since:.1f} s"
         self._print_line((f"  {mark} {tool}", style), (took, "dim"), (f": {result}", style))
         self._doing_now(next((name for name, _ in reversed(self._open.values())), "thinking"))
 
@@ -100,13 +102,13 @@ class LiveView:
             self._console.print(Text(f"\n{closing.line}", style="dim"))
 
     def _doing_now(self, what: str) -> None:
-        self._doing, self._since = what, time.monotonic()
+        self._doing, self._since = what, self._clock()
 
     def _announce_turn(self) -> None:
         """One line for the turn, once it is known how long the model thought."""
         if not self._turn:
             return
-        took = f"{self._turn} · {time.monotonic() - self._since:.1f} s"
+        took = f"{self._turn} · {self._clock() - self._since:.1f} s"
         self._turn = ""
         self._print_line((took, "dim"))
         if thought := self._thought.strip():
@@ -141,7 +143,7 @@ class LiveView:
         if self._paragraph.strip():
             parts.append(_Paragraph(self._paragraph))
         if self._doing:
-            self._spinner.update(text=Text(f"{self._doing} … {time.monotonic() - self._since:.0f} s", style="dim"))
+            self._spinner.update(text=Text(f"{self._doing} … {self._clock() - self._since:.0f} s", style="dim"))
             parts.append(self._spinner)
         return Group(*parts)
 

@@ -50,7 +50,8 @@ def _parts(template: str) -> set[str]:
     policies = resources[_ROLE]["Properties"]["Policies"]
     statements = [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
     arns = [arn for statement in statements if statement["Resource"] != "*" for arn in statement["Resource"]]
-    return {f"function {name}" for name in resources} | {f"invoked {arn['Fn::GetAtt'][0]}" for arn in arns}
+    named = [arn["Fn::GetAtt"][0] for arn in arns if "Fn::GetAtt" in arn]  # one that starts from snapshots is no tool
+    return {f"function {name}" for name in resources} | {f"invoked {name}" for name in named}
 
 
 def with_tool(agent: str, name: str) -> str:

@@ -1,18 +1,20 @@
-"""The state machine's definition as tests read it, and a small interpreter of it."""
+"""The state machines' definitions as tests read them, and a small interpreter of them."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from jsonata import Jsonata  # type: ignore[import-untyped]  # the emulator brings it along, untyped
+from jsonata import Jsonata
 from samtranslator.yaml_helper import yaml_parse
 
 from tests.functions import ROOT
 
 Json = dict[str, Any]
 PATH = ROOT / "statemachine" / "agent.asl.yaml"
+PLAN_PATH = ROOT / "statemachine" / "plan.asl.yaml"
 
 
 class Scope(NamedTuple):
@@ -31,8 +33,8 @@ Answer = Callable[[str, Json], Json]
 
 
 @cache
-def definition() -> Json:
-    parsed: Json = yaml_parse(PATH.read_text())
+def definition(path: Path = PATH) -> Json:
+    parsed: Json = yaml_parse(path.read_text())
     return parsed
 
 
@@ -45,8 +47,8 @@ def scopes(machine: Json | None = None) -> Iterator[Scope]:
             yield from scopes(state["ItemProcessor"])
 
 
-def all_states() -> dict[str, Json]:
-    return {name: state for scope in scopes() for name, state in scope.states.items()}
+def all_states(path: Path = PATH) -> dict[str, Json]:
+    return {name: state for scope in scopes(definition(path)) for name, state in scope.states.items()}
 
 
 def targets(state: Json) -> list[str]:
@@ -61,11 +63,12 @@ class Execution:
     """Walks the definition; `answer` stands for the functions: the name of the task and its payload to its result."""
 
     answer: Answer
+    path: Path = PATH
     entered: list[str] = field(default_factory=list)
     inputs: list[tuple[str, Json]] = field(default_factory=list)
 
     def run(self, given: Json) -> Json:
-        return self._walk(next(scopes()), given, {"Execution": {"Input": given}})
+        return self._walk(next(scopes(definition(self.path))), given, {"Execution": {"Input": given}})
 
     def _walk(self, scope: Scope, given: Json, context: Json) -> Json:
         name: str | None = scope.start

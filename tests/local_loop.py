@@ -77,6 +77,7 @@ def enter(emulator: Emulator, stack: Stack, root: Path) -> None:
             "JOURNAL_TABLE": stack.journal_table,
             "BUCKET": stack.bucket,
             "STATE_MACHINE_ARN": stack.state_machine_arn,
+            "PLAN_STATE_MACHINE_ARN": stack.plan_state_machine_arn,
             "CATALOG_DIR": str(root / "catalog"),
         }
     )

@@ -26,15 +26,19 @@ _ACTIONS: dict[str, frozenset[str]] = {
     "get_object": frozenset({"s3:GetObject"}),
     "head_object": frozenset({"s3:GetObject"}),
     "put_object": frozenset({"s3:PutObject"}),
+    "upload_fileobj": frozenset({"s3:PutObject", "s3:AbortMultipartUpload"}),
     "start_execution": frozenset({"states:StartExecution"}),
     "stop_execution": frozenset({"states:StopExecution"}),
     "describe_execution": frozenset({"states:DescribeExecution"}),
     "send_task_success": frozenset({"states:SendTaskSuccess"}),
+    "send_task_failure": frozenset({"states:SendTaskFailure"}),
     "get_secret": frozenset({"secretsmanager:GetSecretValue"}),
     "put_events": frozenset({"events:PutEvents"}),
+    "send_message": frozenset({"sqs:SendMessage"}),
+    "change_message_visibility": frozenset({"sqs:ChangeMessageVisibility"}),
     "create_schedule": frozenset({"scheduler:CreateSchedule", "iam:PassRole"}),
 }
-_CLIENTS = frozenset({"client", "dynamodb", "s3", "events", "scheduler", "parameters", "boto3"})
+_CLIENTS = frozenset({"client", "dynamodb", "s3", "events", "scheduler", "sqs", "parameters", "boto3"})
 
 
 class Place(NamedTuple):

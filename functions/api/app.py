@@ -1,8 +1,10 @@
 """The routes that answer at once."""
 
 from typing import Any
+from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, CORSConfig, Response, content_types
+from batch_routes import add_batch_routes
 from catalog_routes import add_routes
 from run_routes import add_run_routes
 
@@ -13,9 +15,11 @@ from stepagent.api import openapi, service, shapes
 from stepagent.api.body import raw_body
 from stepagent.api.cors import ALLOWED_HEADERS, EXPOSED_HEADERS, allowed_origins
 from stepagent.api.keys import Caller, caller_in
+from stepagent.api.plans import with_live_plan
+from stepagent.api.query import PendingQuery, read_query
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import NotFound, RequestError
-from stepagent.observe import logger
+from stepagent.observe import logger, observed
 
 _ORIGINS = allowed_origins()
 _CORS = CORSConfig(_ORIGINS[0], _ORIGINS[1:], list(ALLOWED_HEADERS), list(EXPOSED_HEADERS)) if _ORIGINS else None
@@ -32,6 +36,11 @@ def list_models() -> dict[str, Any]:
     return shapes.models(service.agents(), service.models())
 
 
+@app.get("/models/<name>")
+def read_model(name: str) -> dict[str, Any]:
+    return shapes.model(service.agent(unquote(name)), service.models())
+
+
 @app.get("/openapi.json")
 def read_openapi() -> dict[str, Any]:
     return openapi.document()
@@ -39,18 +48,18 @@ def read_openapi() -> dict[str, Any]:
 
 @app.get("/runs/<run_id>")
 def read_run(run_id: str) -> dict[str, Any]:
-    return shapes.run_view(service.read_run(run_id, _caller().principal))
+    return shapes.run_view(with_live_plan(service.read_run(run_id, _caller().principal)))
 
 
 @app.post("/runs/<run_id>/cancel")
 def cancel_run(run_id: str) -> dict[str, Any]:
-    return shapes.run_view(service.cancel(run_id, _caller().principal))
+    return shapes.run_view(with_live_plan(service.cancel(run_id, _caller().principal)))
 
 
 @app.get("/interactions")
 def list_interactions() -> dict[str, Any]:
-    status = app.current_event.query_string_parameters.get("status") or "pending"
-    return shapes.interactions(answering.list_interactions(_caller().principal, status))
+    query = read_query(app.current_event.query_string_parameters, PendingQuery)
+    return shapes.interactions(answering.list_interactions(_caller().principal, query.status))
 
 
 @app.get("/interactions/<interaction_id>")
@@ -68,6 +77,7 @@ def answer_interaction(interaction_id: str) -> dict[str, Any]:
 add_routes(app, "agent", _caller)
 add_routes(app, "tool", _caller)
 add_run_routes(app, _caller)
+add_batch_routes(app, _caller)
 
 
 @app.not_found
@@ -87,4 +97,4 @@ def report(error: Exception) -> Response[dict[str, Any]]:
     return Response(500, content_types.APPLICATION_JSON, shapes.defect(error))
 
 
-handler = app.resolve
+handler = observed(app.resolve)

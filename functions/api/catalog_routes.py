@@ -10,6 +10,7 @@ from stepagent.api import catalog
 from stepagent.api.body import raw_body
 from stepagent.api.keys import Caller
 from stepagent.api.preconditions import Precondition
+from stepagent.api.query import VersionQuery, read_query
 from stepagent.rows import Row, RowKey, RowKind
 
 
@@ -22,8 +23,8 @@ def add_routes(app: APIGatewayRestResolver, kind: RowKind, caller: Callable[[], 
 
     @app.get(f"/{kind}s/<name>")
     def read_row(name: str) -> Response[dict[str, Any]]:
-        version = app.current_event.query_string_parameters.get("version")
-        return _shown(catalog.find_row(_key(name), version), caller())
+        query = read_query(app.current_event.query_string_parameters, VersionQuery)
+        return _shown(catalog.find_row(_key(name), query.version), caller())
 
     @app.put(f"/{kind}s/<name>")
     def put_row(name: str) -> Response[dict[str, Any]]:

@@ -6,6 +6,8 @@ from pydantic import BaseModel, Field
 
 from stepagent.api.keys import Caller, bearer_in, caller_of_key
 from stepagent.api.tokens import caller_of_token
+from stepagent.observe import observed
+from stepagent.settings import settings
 
 
 class AuthorizerRequest(BaseModel):
@@ -13,6 +15,7 @@ class AuthorizerRequest(BaseModel):
     method_arn: str = Field(validation_alias="methodArn")
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     request = AuthorizerRequest.model_validate(event)
     bearer = bearer_in(request.token)
@@ -30,4 +33,10 @@ def _answer(method_arn: str, caller: Caller | None) -> dict[str, Any]:
     policy = {"Version": "2012-10-17", "Statement": [statement]}
     if caller is None:
         return {"principalId": "nobody", "policyDocument": policy}
-    return {"principalId": caller.principal, "policyDocument": policy, "context": caller.context}
+    usage_key = caller.usage_key or settings().shared_usage_key
+    return {
+        "principalId": caller.principal,
+        "policyDocument": policy,
+        "context": caller.context,
+        "usageIdentifierKey": usage_key,
+    }

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import AliasPath, BaseModel, Field, TypeAdapter
 
 from stepagent.ending import execution_ended, finalize
+from stepagent.observe import observed
 
 
 class FailedRun(BaseModel):
@@ -25,6 +26,7 @@ class EndedExecution(BaseModel):
 _event: TypeAdapter[FailedRun | EndedExecution] = TypeAdapter(FailedRun | EndedExecution)
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     match _event.validate_python(event):
         case FailedRun() as failed:

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import AliasPath, BaseModel, Field
 
 from stepagent.delegation import finish_workflow
+from stepagent.observe import observed
 
 
 class EndedWorkflow(BaseModel):
@@ -14,6 +15,7 @@ class EndedWorkflow(BaseModel):
     execution_arn: str = Field(validation_alias=AliasPath("detail", "executionArn"))
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     ended = EndedWorkflow.model_validate(event)
     finish_workflow(ended.name, ended.execution_arn)

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from stepagent.call_failures import record_failure
+from stepagent.observe import observed
 
 
 class CallFailure(BaseModel):
@@ -13,6 +14,7 @@ class CallFailure(BaseModel):
     error: str
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     failure = CallFailure.model_validate(event)
     record_failure(failure.run_id, failure.call_id, failure.error)

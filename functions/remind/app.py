@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from stepagent.observe import observed
 from stepagent.reminders import remind
 from stepagent.runs import InteractionId
 
@@ -13,6 +14,7 @@ class DueReminder(BaseModel):
     number: int
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     due = DueReminder.model_validate(event)
     remind(due.interaction_id, due.number)

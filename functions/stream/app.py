@@ -17,7 +17,7 @@ from stepagent.api.chat import stream_chat, whole_chat
 from stepagent.api.requests import read_chat_request, read_idempotency_key
 from stepagent.api.service import say
 from stepagent.errors import RequestError
-from stepagent.observe import logger
+from stepagent.observe import identify, logger
 from stepagent.runs import RunStatus
 
 
@@ -26,13 +26,16 @@ async def complete_chat(request: Request) -> Response:
     key = read_idempotency_key(request.headers.get("idempotency-key"))
     caller = caller_of(request)
     following = await asyncio.to_thread(say, chat, caller.principal, key, used_key=caller.used_key)
-    headers = {"X-StepAgent-Run-Id": following.run.run_id}
+    identify(run_id=following.run.run_id)
+    headers: dict[str, str] = {"X-StepAgent-Run-Id": following.run.run_id}
     if chat.stream:
         parts = stream_chat(chat, following)
         return StreamingResponse(parts, media_type="text/event-stream", headers=headers | NO_BUFFERING)
     body = await whole_chat(following, chat.ignored)
     if reason := body.get("stepagent", {}).get("stop_reason"):
         headers["X-StepAgent-Stop-Reason"] = reason
+    if "error" in body:
+        headers |= shapes.NOT_AGAIN
     return JSONResponse(body, status_code=_status(body), headers=headers)
 
 
@@ -49,7 +52,7 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 async def report(request: Request, error: Exception) -> Response:
     logger.error("request failed", exc_info=error)
-    return JSONResponse(shapes.defect(error), status_code=500)
+    return JSONResponse(shapes.defect(error), status_code=500, headers=shapes.NOT_AGAIN)
 
 
 async def miss(request: Request, error: Exception) -> Response:

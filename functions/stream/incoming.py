@@ -28,8 +28,8 @@ async def body_of(request: Request) -> bytes:
 
 def caller_of(request: Request) -> Caller:
     """Who calls, as API Gateway's authorizer found; the Web Adapter passes its context in this header."""
-    context = request.headers["x-amzn-request-context"].encode("latin-1")  # as it came: names may be in any script
-    return caller_in(json.loads(context)["authorizer"])
+    [context] = request.headers.getlist("x-amzn-request-context")  # a second one would be the client's
+    return caller_in(json.loads(context.encode("latin-1"))["authorizer"])  # as it came: names may be in any script
 
 
 def principal_of(request: Request) -> Principal:

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from stepagent.api.events import EventsQuery, find_events, read_place, stream_events
 from stepagent.api.query import read_query
 from stepagent.api.streams import kept_alive
+from stepagent.observe import identify
 
 
 async def follow_run(request: Request) -> Response:
@@ -18,6 +19,7 @@ async def follow_run(request: Request) -> Response:
     run = await asyncio.to_thread(find_events, request.path_params["run_id"], principal_of(request), place)
     if run is None:
         return Response(status_code=204)
+    identify(run_id=run.run_id)
     return StreamingResponse(
         kept_alive(stream_events(run, place)), media_type="text/event-stream", headers=NO_BUFFERING
     )

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from stepagent.observe import observed
 from stepagent.tools.execution import Invocation, execute
 from stepagent.tools.http_call import call_http
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     execute(event["run_id"], event["call_id"], call_server)
     return {"call_id": event["call_id"]}

@@ -3,9 +3,11 @@
 from typing import Any
 
 from stepagent.functions import invoke_function
+from stepagent.observe import observed
 from stepagent.tools.execution import Invocation, execute
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     execute(event["run_id"], event["call_id"], call_function)
     return {"call_id": event["call_id"]}

@@ -4,11 +4,13 @@ from typing import Any
 
 from asking import ask_for_call, ask_for_list
 
+from stepagent.observe import observed
 from stepagent.store.mcp import drop_listing
 from stepagent.targets import McpTarget
 from stepagent.tools.execution import Invocation, execute
 
 
+@observed
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
     """The event is a call, `{"run_id", "call_id"}`, or `{"list": <a server>}`, whose list is returned."""
     if "list" in event:

@@ -13,6 +13,7 @@ from stepagent.api.service import session_key_of
 from stepagent.executions import client, start_execution
 from stepagent.runs import ENDED, Decision, RunId, RunKey
 from stepagent.store.runs import load_run
+from tests.builders import a_run
 from tests.conformance import aws_events, aws_store, definition_check, queue_driver, wire
 from tests.conformance.aws_store import asking
 from tests.conformance.cases import Case, Json, Skipped, Unsupported, event_of
@@ -94,8 +95,9 @@ def _started_again(stage: Stage, case: Case, name: str) -> Evidence:
     named = (case.input.get(field) for field in ("run_id", "session_id", "run_key", "key", "name"))
     session = str(next((each for each in named if each), name))
     run_id = RunKey(session_key_of(OWNER, session), 1).run_id
+    run = a_run(run_id=run_id)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: start_execution(run_id), case.input.get("calls", [1])))
+        list(pool.map(lambda _: start_execution(run), case.input.get("calls", [1])))
     return Evidence(runs=_executions(stage, run_id), facts={"execution_name": run_id})
 
 

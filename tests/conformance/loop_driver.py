@@ -45,7 +45,7 @@ def drive(stage: Stage, each: Drive) -> Evidence:
     if "history" in given:
         _begin_with_result(run, str(given["history"]))
     else:
-        start_execution(run.run_id)
+        start_execution(run)
     evidence = Evidence(label=each.label, position=each.position)
     people.take_part(stage, run, given, evidence)
     _wait(run, each)
@@ -94,7 +94,7 @@ def _wait(run: Run, each: Drive) -> None:
     """Until the run has ended, or waits for a person that does not come."""
     deadline = time.monotonic() + _LIMIT_S
     while time.monotonic() < deadline:
-        if execution_status(run.run_id) != "RUNNING" or people.waits(run):
+        if execution_status(run) != "RUNNING" or people.waits(run):
             return
         time.sleep(0.1)
     raise TimeoutError(f"the run did not end within {_LIMIT_S} s ({len(each.script.requests)} model requests)")

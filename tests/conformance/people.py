@@ -33,7 +33,7 @@ def take_part(stage: Stage, run: Run, given: Json, evidence: Evidence) -> None:
     steps = {name: value for name, value in given.items() if name.startswith("resume") and name != "resume_after_s"}
     if not steps:
         return
-    _until(lambda: waits(run) or execution_status(run.run_id) not in ("RUNNING", None))
+    _until(lambda: waits(run) or execution_status(run) not in ("RUNNING", None))
     evidence.state_before_resume = next(iter(states_of(load_run(run.key))), "")
     time.sleep(float(given.get("resume_after_s", 0)))
     for name, value in steps.items():

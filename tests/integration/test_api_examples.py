@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,8 +66,18 @@ def begin_what_they_speak_of(api: httpx.Client, model: ScriptedModel) -> dict[st
     model.script_for("paint", Reply(calls=(("ask_user", {"question": "Which colour?"}),)), Reply(text="Blue it is."))
     run_id = start(api, "What is 17*23?", session_id="demo").json()["run_id"]
     wait_for(api, run_id, "completed")
+    night = {"batch_id": "night-1", "agent": "assistant"}
+    api.post("/batches", json={**night, "inputs": ["What is 17*23?", {"id": "b", "input": "Say hello."}]})
+    until(lambda: api.get("/batches/night-1").json()["status"] == "completed")
     asking: dict[str, Any] = wait_for(api, start(api, "paint").json()["run_id"], "waiting")
     return {"B": str(api.base_url).rstrip("/"), "RUN": run_id, "INTERACTION": asking["interactions"][0]}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to this in time"
+        time.sleep(0.1)
 
 
 def status_of(command: str, environment: dict[str, str], folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The state machine's definition, checked by the npm package asl-validator."""
+"""The definitions of the state machines, checked by the npm package asl-validator."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from samtranslator.yaml_helper import yaml_parse
 
-from tests.definition import definition
 from tests.functions import ROOT
 from tests.sdk import find_node
 
@@ -21,11 +21,12 @@ MODULES = Path(os.environ.get("STEPAGENT_NODE_MODULES") or ROOT / ".local" / "no
 
 @pytest.mark.skipif(not find_node(), reason="there is no node")
 @pytest.mark.skipif(not (MODULES / "asl-validator").is_dir(), reason=f"there is no asl-validator in {MODULES}")
-def test_definition_is_valid_when_the_validator_reads_it() -> None:
+@pytest.mark.parametrize("path", sorted((ROOT / "statemachine").glob("*.yaml")), ids=lambda path: path.name)
+def test_definition_is_valid_when_the_validator_reads_it(path: Path) -> None:
     environment = {**os.environ, "NODE_PATH": str(MODULES)}
     done = subprocess.run(
         [find_node(), "-e", VALIDATE],
-        input=json.dumps(definition()),
+        input=json.dumps(yaml_parse(path.read_text())),
         env=environment,
         capture_output=True,
         text=True,

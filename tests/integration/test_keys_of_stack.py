@@ -28,6 +28,18 @@ def test_stack_that_is_not_there_is_named() -> None:
         enter("nowhere")
 
 
+def test_key_that_is_made_has_a_place_in_the_stacks_usage_plan(loop: LocalLoop) -> None:
+    plan_id = enter("")
+    before = places(loop, plan_id)
+    make(Terms(Principal("alice")), "")
+    assert len(places(loop, plan_id)) == len(before) + 1
+
+
+def places(loop: LocalLoop, plan_id: str) -> list[str]:
+    found = loop.client("apigateway").get_usage_plan_keys(usagePlanId=plan_id)["items"]
+    return [place["name"] for place in found]
+
+
 def test_key_that_is_made_is_admitted_by_the_stack(loop: LocalLoop) -> None:
     made = make(Terms(Principal("alice")), "")
     headers = {"Authorization": f"Bearer {made.key}"}

@@ -1,5 +1,6 @@
 """The command line on a stack of its own: what a newcomer sees, how it exits, and that it leaves nothing behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -97,6 +98,21 @@ def test_chat_keeps_the_session_when_lines_are_piped(home: Path, model: Scripted
     assert chat.returncode == 0
     roles = [message["role"] for message in model.requests[-1]["messages"] if message["role"] != "system"]
     assert roles == ["user", "assistant", "user"]
+
+
+def test_batch_writes_what_came_of_a_file_beside_it(home: Path, model: ScriptedModel, tmp_path: Path) -> None:
+    model.default = Reply(text="Done.")
+    file = tmp_path / "questions.csv"
+    file.write_text("id,input\na,one\nb,\nc,three\n")
+    batch = run(home, model, "batch", "run", str(file))
+    assert batch.returncode == 1, batch.stderr  # one input is blank
+    found = [json.loads(line) for line in (tmp_path / "questions.results.jsonl").read_text().splitlines()]
+    assert [(each["input_id"], each["answer"]) for each in found] == [("a", "Done."), ("c", "Done.")]
+    [failed] = (tmp_path / "questions.failures.jsonl").read_text().splitlines()
+    assert json.loads(failed)["input_id"] == "b"
+    asked = len(model.requests)
+    assert run(home, model, "batch", "run", str(file)).stdout == batch.stdout
+    assert len(model.requests) == asked
 
 
 def test_up_changes_nothing_when_the_stack_is_up(home: Path, model: ScriptedModel) -> None:

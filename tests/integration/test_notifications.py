@@ -17,11 +17,12 @@ from stepagent.runs import InteractionId, RunId
 from stepagent.store.clients import dynamodb
 from stepagent.store.items import question_key
 from stepagent.store.runs import require_run
-from tests.integration.runs import ME, begin, chat, events_of, wait_for_event
+from tests.integration.runs import ME, begin, events_of, wait_for_event
 from tests.local_loop import ROOT, LocalLoop
 from tests.scripted_model import Reply, ScriptedModel
 
 SECRET = "the secret value"
+_WAIT_S = 60
 FIRES_S = 30  # the emulator looks at its schedules every 10 seconds, in one thread
 EVENT: dict[str, Any] = {
     "interaction_id": "q1",
@@ -48,7 +49,15 @@ class Listener:
             self.heard += [json.loads(message["Body"]) for message in messages]
             for message in messages:
                 self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
-        return [(e["detail-type"], e["detail"]) for e in self.heard if e["detail"]["interaction_id"] == question]
+        return [(e["detail-type"], e["detail"]) for e in self.heard if e["detail"].get("interaction_id") == question]
+
+    def hear(self, question: InteractionId, least: int) -> list[tuple[str, dict[str, Any]]]:
+        """The same, once there are so many: who follows a run hears of its question a little before the bus does."""
+        deadline = time.monotonic() + _WAIT_S
+        while len(heard := self.of(question)) < least:
+            assert time.monotonic() < deadline, f"only {heard} of {question}"
+            time.sleep(0.05)
+        return heard
 
     def kinds(self, question: InteractionId) -> list[str]:
         return [kind for kind, _ in self.of(question)]
@@ -74,9 +83,10 @@ def listener(loop: LocalLoop, set_environment: Callable[..., None]) -> Iterator[
 def asked(model: ScriptedModel, call: tuple[str, dict[str, Any]], agent: str, session: str) -> InteractionId:
     """The question of a run that waits for a person."""
     model.script_for(f"notify {session}", Reply(calls=(call,)), Reply(text="Good."))
-    standing = chat(f"notify {session}", agent, session_id=session)["stepagent"]
-    [question] = standing["interactions"]
-    return InteractionId(question["interaction_id"])
+    run_id = begin(f"notify {session}", agent, session_id=session).run.run_id
+    wait_for_event(run_id, "interaction.required")
+    [question] = require_run(run_id).pending
+    return question
 
 
 def test_bus_hears_that_a_question_waits_and_that_it_was_answered(
@@ -84,7 +94,7 @@ def test_bus_hears_that_a_question_waits_and_that_it_was_answered(
 ) -> None:
     question = asked(model, ("ask_user", {"question": "Which colour?"}), "prober", "colour")
     answer(question, ME, SECRET)
-    (first, required), (last, resolved) = listener.of(question)
+    (first, required), (last, resolved) = listener.hear(question, 2)
     assert (first, last) == ("Interaction Required", "Interaction Resolved")
     assert (required["description"], required["agent"], required["session_id"]) == ("Which colour?", "prober", "colour")
     assert resolved["status"] == "answered"
@@ -95,7 +105,7 @@ def test_bus_hears_neither_arguments_nor_the_task_token_when_a_call_waits_for_ap
     loop: LocalLoop, model: ScriptedModel, listener: Listener
 ) -> None:
     question = asked(model, ("guarded", {"action": "echo", "value": SECRET}), "asker", "approval")
-    [(_, required)] = listener.of(question)
+    [(_, required)] = listener.hear(question, 1)
     stored = dynamodb().get_item(TableName=loop.stack.record_table, Key=question_key(question))["Item"]
     assert required["description"] == "May guarded run?"
     assert SECRET not in json.dumps(listener.heard)
@@ -108,7 +118,7 @@ def test_bus_hears_once_and_of_the_run_at_the_top_when_an_agent_below_asks(
 ) -> None:
     model.script_for("ask below", Reply(calls=(("ask_user", {"question": "Which size?"}),)), Reply(text="Small."))
     question = asked(model, ("consult", {"task": "ask below"}), "manager", "below")
-    [(_, required)] = listener.of(question)
+    [(_, required)] = listener.hear(question, 1)
     assert (required["agent"], required["session_id"]) == ("manager", "below")
     assert require_run(required["run_id"]).pending == (question,)
     answer(question, ME, "small")
@@ -132,7 +142,7 @@ def test_person_is_reminded_while_a_question_waits_and_not_behind_its_answer(
     assert loop.client("scheduler").list_schedules(GroupName="stepagent-reminders")["Schedules"] == []
     assert [change.status for change in read_interaction(question, ME).history] == ["pending", "reminded", "reminded"]
     assert events_of(run_id).count("interaction.reminder") == 2
-    assert listener.kinds(answered) == ["Interaction Required", "Interaction Resolved"]
+    assert [kind for kind, _ in listener.hear(answered, 2)] == ["Interaction Required", "Interaction Resolved"]
     assert [change.status for change in read_interaction(answered, ME).history] == ["pending", "answered"]
     answer(question, ME, "yes")
     assert loop.wait_end(run_id) == "SUCCEEDED"

@@ -49,7 +49,7 @@ OWNED = {
 }
 LISTS = {"GET /runs", "GET /interactions"}
 OPEN_TO_ALL_KEYS = {
-    *{"GET /models", "GET /openapi.json"},
+    *{"GET /models", "GET /models/{name}", "GET /openapi.json"},
     *{"GET /agents", "GET /agents/{name}", "GET /tools", "GET /tools/{name}"},
 }
 

@@ -22,6 +22,7 @@ from tests import probe
 from tests.integration.runs import ME, begin, calls_of, events_of, results_of
 from tests.integration.runs import probe as probe_call
 from tests.local_loop import enter, forget
+from tests.plans import a_step, written
 from tests.scripted_model import Reply, ScriptedModel
 
 _END_S = 40
@@ -187,3 +188,34 @@ def test_both_runs_go_on_when_a_called_agent_waited_for_a_person(machine: Machin
     assert (child.status, results_of(child)) == ("completed", ["c", "blue"])
     assert (run.executions, child.executions) == (2, 2)
     assert (machine.ran["echo c"], len(machine.model.requests)) == (1, 4)
+
+
+# ---- plans
+
+
+def test_plan_goes_on_when_a_step_of_it_waited_for_a_person(machine: Machine) -> None:
+    plan = written([a_step("a"), a_step("b", "a")])
+    machine.model.script_for("Make the plan.", Reply(text=plan))
+    machine.model.script_for("The step: Title a", Reply(text="A."))
+    machine.model.script_for("The step: Title b", Reply(calls=(probe_call("echo", "e"), ASK_COLOUR)), Reply(text="B."))
+    machine.model.script_for("Answer the person now", Reply(text="All is done."))
+    run_id = begin("A large task", "plan_by_tools", session_id="plan").run.run_id
+    [question] = waiting(run_id, 1)
+    until(lambda: machine.ran["echo e"] == 1)
+    machine.restart()
+    answer(question, ME, "blue")
+    run = ended(run_id)
+    assert (run.status, run.answer, results_of(run)) == ("completed", "All is done.", ["A.", "B."])
+    assert (machine.ran["echo e"], len(machine.model.requests), run.executions) == (1, 5, 2)
+
+
+def test_plan_is_carried_out_when_it_was_confirmed_after_its_run_was_lost(machine: Machine) -> None:
+    machine.model.script_for("Make the plan.", Reply(text=written([a_step("a")])))
+    machine.model.script_for("The step: Title a", Reply(text="A."))
+    machine.model.script_for("Answer the person now", Reply(text="All is done."))
+    run_id = begin("A large task", "plan_confirmed", session_id="confirmed").run.run_id
+    [question] = waiting(run_id, 1)
+    machine.restart()
+    answer(question, ME, "approve")
+    run = ended(run_id)
+    assert (run.status, run.answer, len(machine.model.requests)) == ("completed", "All is done.", 3)

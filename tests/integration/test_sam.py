@@ -66,6 +66,42 @@ def test_layer_holds_the_library_and_its_dependencies_when_it_is_built(built: Pa
     assert {"openai", "pydantic", "jsonschema", "yaml"} <= {path.name for path in layer.iterdir()}
 
 
+@pytest.mark.parametrize("name", ["RuntimeLayer", "AuthorizeFunction", "StreamFunction", "ToolMcpFunction"])
+def test_code_is_compiled_for_the_python_that_runs_it_when_it_is_built(built: Path, name: str) -> None:
+    """What Lambda finds without its compiled form it compiles anew in each cold start: it cannot write it down."""
+    sources = list((built / name).rglob("*.py"))
+    missing = [path for path in sources if not (path.parent / "__pycache__" / f"{path.stem}.cpython-313.pyc").is_file()]
+    assert sources
+    assert not missing
+
+
+def test_compiled_code_is_not_compared_with_its_source_when_it_is_loaded(built: Path) -> None:
+    compiled = next((built / "RuntimeLayer" / "python" / "stepagent").rglob("*.pyc"))
+    flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+    assert flags == 0b01  # by hash, unchecked: what it is compared with otherwise, a time, is lost in the archive
+
+
+def test_layer_keeps_what_packages_say_of_themselves_when_it_is_built(built: Path) -> None:
+    kept = {path.name.partition("-")[0] for path in (built / "RuntimeLayer" / "python").glob("*.dist-info")}
+    assert {"openai", "httpx2", "pydantic", "aws_lambda_powertools"} <= kept
+
+
+def test_packages_are_those_for_lambdas_machine_when_they_are_built(built: Path) -> None:
+    libraries = [path.name for path in built.rglob("*.so")]
+    assert libraries
+    assert not [name for name in libraries if "x86_64" in name]
+
+
+def test_build_says_which_python_is_missing_when_there_is_none(tmp_path: Path) -> None:
+    makefile = ROOT / "layers" / "runtime" / "python" / "Makefile"
+    variables = {**os.environ, "BUILD_PYTHON": "no-python", "ARTIFACTS_DIR": str(tmp_path)}
+    command = ["make", "-f", str(makefile), "build-RuntimeLayer"]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "Python 3.13 is needed" in done.stderr
+    assert "BUILD_PYTHON=" in done.stderr
+
+
 def test_functions_fit_when_they_are_unpacked_with_their_layers(built: Path) -> None:
     layers = size_bytes(built / "RuntimeLayer") + size_bytes(ROOT / "catalog")
     largest = max(size_bytes(folder) for folder in built.glob("*Function"))

@@ -4,6 +4,7 @@ Half of the requests are what the document allows, half break it on purpose. Eve
 that are there, so that what lies behind a route's checks is reached as well. Every reply is held against the document.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
@@ -29,7 +30,7 @@ from tests.integration.test_runs_api import start, wait_for
 from tests.local_loop import front_door, local_loop
 from tests.scripted_model import Reply, ScriptedModel
 
-EXAMPLES = 1000
+EXAMPLES = 1200
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 _TASK = {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]}
@@ -50,7 +51,7 @@ class Target(NamedTuple):
 def target(restored_environment: None, model: ScriptedModel) -> Iterator[Target]:
     """A stack that nobody else uses, with a run that has ended and a question that waits."""
     model.script_for("ask me", Reply(calls=(("ask_user", {"question": "Which?"}),)))
-    model.default = Reply(text="Hello.")
+    model.default = Reply(text="{}")  # an answer in whatever form a request wants it
     with local_loop(model.base_url) as loop, front_door(loop) as client:
         yield Target(str(client.base_url).rstrip("/"), begin_what_is_known(client))
 
@@ -61,8 +62,18 @@ def begin_what_is_known(client: httpx.Client) -> Known:
     run_id = start(client, "Hi", session_id="known").json()["run_id"]
     wait_for(client, run_id, "completed")
     asking = wait_for(client, start(client, "ask me").json()["run_id"], "waiting")
-    names = {"session_id": "known", "name": "guide", "interaction_id": asking["interactions"][0]}
+    batch = {"batch_id": "known", "agent": "assistant", "inputs": ["Hi"]}
+    assert client.post("/batches", json=batch).status_code == 202
+    until(lambda: client.get("/batches/known").json()["status"] == "completed")
+    names = {"session_id": "known", "batch_id": "known", "name": "guide", "interaction_id": asking["interactions"][0]}
     return {**names, "run_id": run_id, "response_id": f"resp_{run_id}"}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to this in time"
+        time.sleep(0.1)
 
 
 def test_no_request_of_the_document_makes_the_server_fail(target: Target) -> None:

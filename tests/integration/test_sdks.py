@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, InternalServerError, OpenAI
 
 from tests.scripted_model import Reply, ScriptedModel
 from tests.sdk import FOLDER, node_modules, run_node
@@ -88,6 +88,25 @@ def test_asynchronous_python_client_asks_and_answers(
 
     assert asyncio.run(talk()) == CHAT
     assert told(model) == ["391", "blue"]
+
+
+def test_client_begins_one_run_when_that_fails_however_often_it_would_try(
+    api: httpx.Client, model: ScriptedModel
+) -> None:
+    model.reset()
+    model.default = Reply(text="This is no JSON.")
+    form: Any = {"type": "json_object"}
+    with (
+        OpenAI(base_url=str(api.base_url), api_key="unused", max_retries=2, timeout=60) as client,
+        pytest.raises(InternalServerError),
+    ):
+        client.chat.completions.create(**fields("Hi", "fails"), response_format=form)
+    assert len(api.get("/runs", params={"session_id": "fails"}).json()["data"]) == 1
+
+
+def test_client_reads_an_agent_as_a_model(api: httpx.Client) -> None:
+    with OpenAI(base_url=str(api.base_url), api_key="unused", max_retries=0, timeout=60) as client:
+        assert client.models.retrieve("assistant").id == "assistant"
 
 
 @pytest.mark.skipif(node_modules("openai") is None, reason="there is no openai for node: make test installs it")

@@ -41,7 +41,10 @@ _OTHERS = f"""
 """
 _DEFAULTS = {
     "ExternalFunctionArns": "arn:aws:lambda:us-east-1:000000000000:function:probe-theirs",
+    "IngestEventSources": "com.example.orders",
+    "DailyReportSchedule": "rate(3650 days)",
     "WorkflowArns": "arn:aws:states:us-east-1:000000000000:stateMachine:probe-flow",
+    "ReplyQueueArns": "arn:aws:sqs:us-east-1:000000000000:results",
 }
 _MODELS = """
   - name: toolless # its server refuses tools where a test has it say so

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from stepagent.answer_form import AnswerForm
 from stepagent.errors import ModelBusy, ModelReplyUnusable
@@ -61,10 +60,104 @@ def test_any_json_is_an_answer_when_its_schema_allows_it() -> None:
     assert AnswerForm(json_schema={"type": "array"}).read("[1]") == "[1]"
 
 
-@pytest.mark.parametrize("schema", [{"type": "no type"}, {"properties": []}, {"enum": ["x" * 70_000]}])
-def test_form_is_refused_when_its_schema_is_none(schema: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        AnswerForm(json_schema=schema)
+def doubling(word: str) -> dict[str, Any]:
+    """A schema that is followed 2 ** 60 times."""
+    steps: dict[str, Any] = {f"s{n}": {word: [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(60)}
+    return {"$defs": {**steps, "s60": {"type": "string"}}, "$ref": "#/$defs/s0"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "no type"}, "'no type'"),
+        ({"properties": []}, "properties"),
+        ({"enum": ["x" * 70_000]}, "64000"),
+        ({"pattern": "("}, "regex"),
+        ({"pattern": "(?=a)"}, "looks around"),
+        ({"properties": {"a": {"pattern": r"(a)\1"}}}, "looks around"),
+        ({"pattern": "((a{1,500}){1,500}){1,500}"}, "too large"),
+        ({"$ref": "http://127.0.0.1:9/schema"}, "leads to no schema"),
+        ({"$ref": "#/$defs/a"}, "leads to no schema"),
+        ({"$ref": "#a"}, "leads to no schema"),
+        ({"$ref": "#/allOf/x", "allOf": [{}]}, "leads to no schema"),
+        ({"$ref": "#/title", "title": "a"}, "leads to no schema"),
+        ({"properties": {"a": {"$id": "http://a"}}}, "$id"),
+        ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "at its top"),
+        ({"$dynamicRef": "#"}, "$dynamicRef"),
+        ({"patternProperties": {"^a": {}}}, "patternProperties"),
+        ({"unevaluatedProperties": False}, "unevaluatedProperties"),
+    ],
+)
+def test_form_has_a_flaw_when_its_schema_cannot_be_followed(schema: dict[str, Any], why: str) -> None:
+    assert why in (AnswerForm(json_schema=schema).flaw or "")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        SCHEMA,
+        {**SCHEMA, "$schema": "http://json-schema.org/draft-07/schema#"},
+        {"$defs": {"a": {"pattern": r"^\d{4}-\w+$"}}, "items": {"$ref": "#/$defs/a"}},
+        {"type": "object", "properties": {"next": {"$ref": "#"}, "pattern": {"type": "string"}}},
+        {"type": "object", "properties": {"$id": {"type": "string"}, "$schema": {}, "$ref": {"type": "string"}}},
+    ],
+)
+def test_form_has_no_flaw_when_its_schema_is_as_clients_make_them(schema: dict[str, Any]) -> None:
+    assert AnswerForm(json_schema=schema).flaw is None
+
+
+def test_schema_is_followed_to_where_it_leads_when_it_names_another_dialect() -> None:
+    form = AnswerForm(
+        json_schema={
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "items": {"$ref": "#/$defs/a"},
+            "$defs": {"a": {"type": "string"}},
+        }
+    )
+    with pytest.raises(ValueError, match="not of type 'string'"):
+        form.read("[1]")
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str, str]] = {  # a schema, an answer, and why that is refused
+    "tried in many ways": ({"pattern": "^(a+)+$"}, json.dumps("a" * 40 + "!"), "does not match"),
+    "tried in two ways": ({"pattern": "^(a|a)*$"}, json.dumps("a" * 40 + "!"), "does not match"),
+    "all of doubled": (doubling("allOf"), '"a"', "too much work"),
+    "any of doubled": (doubling("anyOf"), "1", "too much work"),
+    "one of doubled": (doubling("oneOf"), "1", "too much work"),
+    "itself": ({"$ref": "#"}, "1", "cannot be followed"),
+    "itself doubled": ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "1", "cannot be followed"),
+    "number too large": ({"multipleOf": 0.1}, "1" + "0" * 400, "cannot be followed"),
+    "reference to nothing": ({"$ref": "#/$defs/a"}, "1", "cannot be followed"),
+    "reference to a number": ({"$ref": "#/maximum", "maximum": 5}, "1", "cannot be followed"),
+    "names tried": ({"patternProperties": {"^(a+)+$": {}}}, json.dumps({"a" * 40 + "!": 1}), "cannot be followed"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_answer_is_refused_in_time_whatever_its_schema_asks_for(name: str) -> None:
+    schema, text, why = HOSTILE[name]
+    with pytest.raises(ValueError, match=why):
+        AnswerForm(json_schema=schema).read(text)
+
+
+@pytest.mark.parametrize("items", ["[1, true]", '[[1], ["1"]]', '[{"a": 1}, {"a": 2}]', "[0, false]", '["1", 1]'])
+def test_items_are_unique_when_json_schema_says_so(items: str) -> None:
+    assert AnswerForm(json_schema={"uniqueItems": True}).read(items) == items
+
+
+@pytest.mark.parametrize("items", ["[1, 1.0]", '[{"a": 1, "b": 2}, {"b": 2, "a": 1}]', "[[true], [true]]"])
+def test_items_are_not_unique_when_json_schema_says_so(items: str) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        AnswerForm(json_schema={"uniqueItems": True}).read(items)
+
+
+def test_many_items_are_compared_in_time() -> None:
+    items = json.dumps([{"a": n} for n in range(20_000)])
+    assert AnswerForm(json_schema={"uniqueItems": True}).read(items) == items
+
+
+def test_form_of_the_record_is_read_whatever_was_taken_before() -> None:
+    assert AnswerForm.model_validate({"json_schema": {"type": "no type"}}).flaw
 
 
 @given(st.text())
@@ -96,8 +189,8 @@ def test_field_of_the_request_is_what_the_model_takes(form: AnswerForm, taken: A
 @pytest.mark.parametrize(("tools", "sent"), [((), True), ((a_tool(),), False)])
 def test_field_is_sent_only_when_no_tool_is_offered(tools: tuple[ToolSpec, ...], sent: bool) -> None:
     model = ModelSpec(name="m", provider_model="m", base_url="http://127.0.0.1:9", response_format="schema")
-    request = ModelRequest("", [UserMessage(text="Hi")], tools)
-    fields = next(_requests(model, ToolChoice(model), request, Wishes(form=FORM)))
+    request = ModelRequest("", [UserMessage(text="Hi")], tools, form=FORM)
+    fields = next(_requests(model, ToolChoice(model), request, Wishes()))
     assert ("response_format" in fields) == sent
 
 

@@ -6,8 +6,19 @@ import pytest
 
 from stepagent.answers import Answer, check_answer, lets_run, text_for_model
 from stepagent.errors import InvalidAnswer
-from stepagent.questions import ChoiceQuestion, FormQuestion, Question, TextQuestion, ask_approval
+from stepagent.planning.plan import make_plan
+from stepagent.questions import (
+    ChoiceQuestion,
+    FormQuestion,
+    PlanQuestion,
+    Question,
+    TextQuestion,
+    ask_approval,
+    ask_plan,
+    in_words,
+)
 from tests.builders import SEARCH_SCHEMA
+from tests.plans import DIAMOND
 
 TEXT = TextQuestion(description="Which?")
 CHOICE = ChoiceQuestion.model_validate(
@@ -292,3 +303,49 @@ def test_no_answer_to_a_question_lets_a_call_run() -> None:
 )
 def test_model_reads_a_rejection_as_an_error_with_its_reason(reason: str, text: str) -> None:
     assert text_for_model(APPROVAL, {"decision": "reject", "reason": reason}) == (text, True)
+
+
+# ---- a plan
+
+
+def plan_question() -> PlanQuestion:
+    return ask_plan({"plan": make_plan(DIAMOND, 5).model_dump(mode="json")}, 5)
+
+
+def test_plan_is_approved_in_plain_words() -> None:
+    kept = check_answer(plan_question(), "approve")
+    assert (kept, text_for_model(plan_question(), kept)) == ({"decision": "approve"}, ('{"decision": "approve"}', False))
+
+
+def test_plan_is_rejected_with_the_reason() -> None:
+    assert check_answer(plan_question(), "reject: too dear") == {"decision": "reject", "reason": "too dear"}
+
+
+def test_plan_is_edited_as_its_steps_are_written() -> None:
+    kept = check_answer(plan_question(), '{"decision": "edit", "steps": [{"id": 1, "title": "T", "status": "pending"}]}')
+    assert kept == {"decision": "edit", "steps": [{"id": "1", "title": "T", "description": "", "depends_on": []}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"decision": "edit"}, "answer.steps"),
+        ({"decision": "edit", "steps": []}, "answer.steps"),
+        ({"decision": "edit", "steps": [{"id": "a"}]}, "answer.steps.0.title"),
+        ({"decision": "edit", "steps": [{"id": "a", "title": "T", "depends_on": ["x"]}]}, "answer.steps.0.depends_on"),
+        ({"decision": "edit", "steps": [{"id": "a", "title": "T"}] * 2}, "answer.steps.1.id"),
+        ({"decision": "maybe"}, "answer.decision"),
+        ({"decision": "approve", "digest": "x"}, "answer.digest"),
+        ("approve, but later", "answer"),
+    ],
+)
+def test_answer_to_a_plan_is_refused_by_the_field_that_does_not_fit(given: Answer, param: str) -> None:
+    with pytest.raises(InvalidAnswer) as refused:
+        check_answer(plan_question(), given)
+    assert refused.value.param == param
+
+
+def test_plan_is_asked_about_in_lines_that_a_chat_can_show() -> None:
+    lines = in_words(plan_question()).splitlines()
+    assert lines[:4] == ["May this plan be carried out?", "a. Title a", "   Do a.", "b. Title b (after a)"]
+    assert lines[-1] == "Answer approve, or reject and why."

@@ -101,6 +101,20 @@ def test_front_door_answers_preflights_of_pages_of_this_machine() -> None:
     assert (reply.status_code, reply.headers[ORIGIN]) == (200, "http://localhost:3000")
 
 
+@pytest.mark.parametrize("app", ["stream", "front door"])
+def test_page_may_use_openais_own_client(allow: Callable[[str], None], app: str) -> None:
+    allow("http://localhost:3000")
+    sent = "authorization, content-type, x-stainless-arch, x-stainless-retry-count, openai-organization"
+    asked = {"access_control_request_method": "POST", "access_control_request_headers": sent}
+    served = stream_function() if app == "stream" else front_door()
+    reply = ask(served, "OPTIONS", "/chat/completions", origin="http://localhost:3000", **asked)
+    assert (reply.status_code, reply.headers["access-control-allow-headers"]) == (200, sent)
+
+
+def test_preflights_name_the_key_and_any_header_that_clients_add() -> None:
+    assert {"Authorization", "*"} <= set(ALLOWED_HEADERS)
+
+
 def test_front_door_turns_pages_of_other_origins_away() -> None:
     assert ask(front_door(), "POST", "/chat/completions", origin=PAGE).status_code == 403
 

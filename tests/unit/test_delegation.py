@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from stepagent import cancelling, delegation, delivering, think
+from stepagent import cancelling, delegation, delivering, returning, think
 from stepagent.agents import AgentSpec, Limits
 from stepagent.call_failures import record_failure
 from stepagent.cancelling import cancel_run
 from stepagent.catalog import FoundAgent
 from stepagent.clock import now
-from stepagent.delegation import answer_parent, finish_workflow, start_workflow, sub_run_of
-from stepagent.ending import announce_end_of, finalize
+from stepagent.delegation import finish_workflow, start_workflow, sub_run_of
+from stepagent.ending import finalize, tell_end
 from stepagent.errors import RecordConflict
-from stepagent.executions import Ended
+from stepagent.executions import Ended, current_execution
 from stepagent.messages import AssistantMessage, UserMessage
+from stepagent.returning import answer_parent
 from stepagent.runs import (
     ENDED,
     Call,
@@ -61,15 +62,15 @@ class Service:
         self.started: list[str] = []
         self.resumed: list[str] = []
 
-    def start(self, run_id: RunId) -> bool:
-        self.started.append(run_id)
+    def start(self, run: Run) -> bool:
+        self.started.append(current_execution(run))
         return True
 
     def resume(self, token: str, next_kind: Mapping[str, Any] = {}) -> bool:
         self.resumed.append(token)
         return True
 
-    def stop(self, run_id: RunId) -> None:
+    def stop(self, run: Run) -> None:
         pass
 
 
@@ -85,7 +86,7 @@ def service(disturbance: Disturbance, monkeypatch: pytest.MonkeyPatch) -> Servic
     monkeypatch.setattr(delegation, "start_execution", executions.start)
     monkeypatch.setattr(delegation, "find_agent", lambda name: AIDE)
     monkeypatch.setattr(cancelling, "stop_execution", executions.stop)
-    for module in (delegation, delivering):
+    for module in (delegation, delivering, returning):
         monkeypatch.setattr(module, "resume_execution", executions.resume)
     return executions
 
@@ -161,8 +162,8 @@ def test_agent_begins_and_answers_when_the_state_dies_anywhere(service: Service,
 
 
 def test_answer_is_counted_once_when_its_bringer_dies_anywhere(service: Service, disturbance: Disturbance) -> None:
-    for _ in disturbance.everywhere(crash, done, lambda: announce_end_of(child())):
-        announce_end_of(child())  # EventBridge tells twice
+    for _ in disturbance.everywhere(crash, done, lambda: tell_end(child())):
+        tell_end(child())  # EventBridge tells twice
         assert (answered().status, completions() <= 1) == (CallStatus.DONE, True)
         assert (service.resumed[-1], require_run(RUN_ID).usage) == ("token", SPENT)
 
@@ -192,7 +193,7 @@ def test_call_has_one_result_and_one_count_when_its_agent_ends_while_it_is_given
     def end_meanwhile() -> None:
         with suppress(RecordConflict):  # it is given up already
             end(child())
-        announce_end_of(child())
+        tell_end(child())
 
     def asked() -> None:
         ask_helper()

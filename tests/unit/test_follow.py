@@ -1,7 +1,7 @@
 """Following a run by its events, over a journal in memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -179,6 +179,64 @@ def test_following_ends_when_the_record_is_at_rest_and_no_event_says_so(
     assert followed(monkeypatch, Told(numbered(replied("a")))) == numbered(replied("a"))
 
 
+class Clock:
+    """Goes on only while somebody sleeps, and then by ten seconds. Stands for `time` and `asyncio`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_s += 10
+
+    async def to_thread(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+
+@pytest.mark.parametrize(("longest_s", "minutes"), [(None, 14), (subject.SILENT_S, 4.5)])
+def test_run_that_never_ends_is_followed_for_its_time_with_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch, longest_s: float | None, minutes: float
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(subject, "time", clock)
+    monkeypatch.setattr(subject, "asyncio", clock)
+    monkeypatch.setattr(subject, "read_events", lambda run_id, after: [])
+    monkeypatch.setattr(subject, "load_run", lambda key: a_run())
+    began = clock.now_s
+
+    async def collect() -> list[Event | None]:
+        return [event async for event in follow(RUN_ID, 0, None, longest_s)]
+
+    told = asyncio.run(collect())
+    assert minutes * 60 <= clock.now_s - began < minutes * 60 + 20
+    assert set(told) == {None}
+    assert len(told) >= minutes * 60 // 30
+
+
 def test_following_ends_before_the_function_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "_LONGEST_S", 0.05)
     assert followed(monkeypatch, Told(numbered(replied("a")))) == numbered(replied("a"))
+
+
+def planned(*ids: str) -> tuple[str, dict[str, Any]]:
+    return "message.completed", {"turn": 1, "calls": [], "steps": [{"id": id_, "call_id": id_} for id_ in ids]}
+
+
+def step_completed(id_: str) -> tuple[str, dict[str, Any]]:
+    return "step.completed", {"id": id_, "title": "T", "call_id": id_, "status": "done", "text": "x"}
+
+
+@pytest.mark.parametrize(
+    ("events", "waits"),
+    [
+        ((planned("a", "b"), asked("a")), False),
+        ((planned("a", "b"), asked("a"), step_completed("b")), True),
+        ((planned("a"), asked("a"), step_completed("a")), False),
+    ],
+)
+def test_run_waits_for_a_person_when_no_step_of_its_plan_goes_on_without(
+    events: Sequence[tuple[str, dict[str, Any]]], waits: bool
+) -> None:
+    assert progress_after(*events).waits is waits

@@ -13,9 +13,10 @@ from stepagent.api import idempotency as subject
 from stepagent.api import service, shapes
 from stepagent.api.idempotency import request_key
 from stepagent.api.requests import ChatRequest, read_chat_request, read_idempotency_key
-from stepagent.api.service import Following, say, start_job
+from stepagent.api.service import Following, join_job, say, start_job
 from stepagent.catalog import FoundAgent
 from stepagent.errors import Conflict, IdempotencyKeyReused, InvalidRequest, RecordConflict
+from stepagent.executions import LOST
 from stepagent.messages import Message
 from stepagent.runs import InteractionId, Principal, Run, RunId, RunKey, RunStatus, SessionKey
 from stepagent.spending import UsedKey
@@ -39,6 +40,8 @@ class Record:
         self.standing: dict[str, Standing] = {}
         self.runs: list[Run] = []
         self.started: list[RunId] = []
+        self.cannot_start = False
+        self.closed: list[tuple[RunId, str]] = []
         self.answers: list[tuple[str, str]] = []
         self.beforehand: Callable[[], None] = lambda: None
 
@@ -69,9 +72,14 @@ class Record:
     def load_run(self, key: RunKey) -> Run:
         return self.require_run(key.run_id)
 
-    def start_execution(self, run_id: RunId) -> bool:
-        self.started.append(run_id)
+    def start_execution(self, run: Run) -> bool:
+        if self.cannot_start:
+            raise ConnectionError("Step Functions does not answer.")
+        self.started.append(run.run_id)
         return True
+
+    def finalize(self, run_id: RunId, error: str) -> None:
+        self.closed.append((run_id, error))
 
     def answer(self, question: str, owner: Principal, text: str) -> None:
         self.answers.append((question, text))
@@ -127,6 +135,18 @@ def test_job_starts_a_run_when_a_request_has_its_id_as_key(record: Record) -> No
     assert len(record.runs) == 2
 
 
+def test_job_is_joined_whatever_it_said_when_it_was_begun(record: Record) -> None:
+    run = start_job(request_for(), OWNER, "j")
+    record.started.clear()
+    assert join_job(OWNER, "j") == run
+    assert record.started == [run.run_id]
+
+
+def test_no_job_is_joined_when_none_was_begun_with_its_id(record: Record) -> None:
+    say(request_for(), OWNER, "j")
+    assert join_job(OWNER, "j") is None
+
+
 @pytest.mark.parametrize("changes", [{"model": "other"}, {"stream": True}, {"session_id": "s"}, {"temperature": 0}])
 def test_key_is_refused_when_it_comes_with_another_request(record: Record, changes: Json) -> None:
     say(request_for(), OWNER, "k")
@@ -158,7 +178,7 @@ def test_session_is_busy_when_the_run_that_goes_on_has_another_key(record: Recor
 def test_start_is_finished_when_whoever_began_the_run_died_before_it(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(run_id: RunId) -> None:
+    def dies(run: Run) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch:
@@ -167,6 +187,16 @@ def test_start_is_finished_when_whoever_began_the_run_died_before_it(
             say(request_for(), OWNER, "k")
     joined = say(request_for(), OWNER, "k")
     assert record.started == [joined.run.run_id]
+
+
+@pytest.mark.parametrize(("key", "closed"), [("", [LOST]), ("k", [])])
+def test_run_that_cannot_be_started_is_closed_unless_a_key_can_join_it(
+    record: Record, key: str, closed: list[str]
+) -> None:
+    record.cannot_start = True
+    with pytest.raises(ConnectionError):
+        say(request_for(), OWNER, key)
+    assert record.closed == [(record.runs[0].run_id, error) for error in closed]
 
 
 def test_execution_is_not_started_again_when_the_run_has_ended(record: Record) -> None:
@@ -261,6 +291,13 @@ def test_status_says_whether_the_run_came_to_an_answer(
 ) -> None:
     reply = posted(monkeypatch, Told(), body)
     assert (reply.status_code, reply.headers["x-stepagent-run-id"]) == (status, RUN_ID)
+
+
+@pytest.mark.parametrize("body", [shapes.failure(None), shapes.cancelled()])
+def test_clients_are_told_not_to_begin_another_run_by_themselves_when_one_failed(
+    monkeypatch: pytest.MonkeyPatch, body: Json
+) -> None:
+    assert posted(monkeypatch, Told(), body).headers["x-should-retry"] == "false"
 
 
 def test_key_of_the_header_reaches_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,20 @@ LIBRARY = ROOT / "layers" / "runtime" / "python"
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/app.py"))
 
 
+# What is in the process beside packages once somebody has made a client of AWS.
+CLIENT = "a client of AWS"
+_ASKING = f"""
+made = getattr(sys.modules.get("boto3"), "DEFAULT_SESSION", None)
+names = [name.partition(".")[0] for name in sys.modules] + ([{CLIENT!r}] if made else [])
+print(json.dumps(sorted(names)))
+"""
+
+
 @cache
 def imported_by(module: str, folder: str = "") -> frozenset[str]:
     """The top-level packages that a fresh process has after this import."""
     roots = [str(ROOT / "functions" / folder)] if folder else []
-    code = f"import json, sys, {module}; print(json.dumps(sorted(name.partition('.')[0] for name in sys.modules)))"
+    code = f"import json, sys, {module}{_ASKING}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*roots, str(LIBRARY)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return frozenset(json.loads(done.stdout.splitlines()[-1]))
@@ -31,6 +40,16 @@ def test_function_does_not_import_openai_when_it_asks_no_model(function: str) ->
 
 def test_think_imports_openai_when_it_starts() -> None:
     assert "openai" in imported_by("app", "think")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_function_makes_no_client_when_it_starts(function: str) -> None:
+    """It connects when it must; what starts from a snapshot would find its connections dead."""
+    assert CLIENT not in imported_by("app", function)
+
+
+def test_client_is_seen_when_somebody_makes_one() -> None:
+    assert CLIENT in imported_by("boto3; boto3.client('dynamodb')")
 
 
 def test_turn_imports_neither_store_nor_provider_when_it_is_pure() -> None:

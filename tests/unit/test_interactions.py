@@ -760,6 +760,19 @@ def test_call_gets_a_result_when_its_function_could_not_give_one(loop: Loop, err
     assert result_of(call).is_error
 
 
+@pytest.mark.parametrize("error", ["Runtime.ExitError", "Runtime.Unknown", "Lambda.Unknown", "RecordUnavailable"])
+@pytest.mark.parametrize(("begins", "idempotent"), [(True, False), (True, True), (False, False)])
+def test_failure_of_a_call_says_that_its_effects_are_unknown_when_it_began_and_may_not_be_repeated(
+    loop: Loop, error: str, begins: bool, idempotent: bool
+) -> None:
+    run = begun(call := a_call(idempotent=idempotent))
+    if begins:
+        claim_call(run.key, call.key)
+    record_failure(RUN_ID, call.call_id, error)
+    assert result_of(call).text.startswith(f"The tool failed ({error}).")
+    assert ("effects are unknown" in result_of(call).text) is (begins and not idempotent)
+
+
 def test_earlier_result_stands_when_a_failure_is_recorded_after_it(loop: Loop) -> None:
     run = begun(call := a_call())
     store_result(run.key, call.key, CallResult(text="before", finished_at=NOON))

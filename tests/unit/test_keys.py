@@ -137,6 +137,22 @@ def test_policy_covers_the_whole_stage_when_the_key_is_known() -> None:
     assert statement["Resource"] == "arn:aws:execute-api:eu-central-1:1:api/v1/*"
 
 
+def test_callers_without_a_place_of_their_own_are_counted_together(set_environment: Callable[..., None]) -> None:
+    set_environment(API_KEY_HASHES=f"ann={digest('key-a')}", SHARED_USAGE_KEY="stepagent-shared")
+    assert authorized(authorizationToken="Bearer key-a")["usageIdentifierKey"] == "stepagent-shared"
+
+
+def test_key_of_the_record_is_counted_alone_when_it_has_a_place(set_environment: Callable[..., None]) -> None:
+    set_environment(SHARED_USAGE_KEY="stepagent-shared")
+    answer = authorized(authorizationToken=f"Bearer {recorded(usage_key='place-of-ann')}")
+    assert answer["usageIdentifierKey"] == "place-of-ann"
+
+
+def test_functions_are_not_told_by_what_a_caller_is_counted() -> None:
+    answer = authorized(authorizationToken=f"Bearer {recorded(usage_key='place-of-ann')}")
+    assert "place-of-ann" not in json.dumps(answer["context"])
+
+
 @pytest.mark.parametrize("event", [{}, {"authorizationToken": "Bearer wrong"}, {"authorizationToken": ""}])
 def test_policy_denies_when_the_key_is_not_known(event: dict[str, str]) -> None:
     [statement] = authorized(**event)["policyDocument"]["Statement"]

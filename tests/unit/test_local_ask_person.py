@@ -12,7 +12,9 @@ from local.ask_form import terms
 from local.ask_person import ask_person, in_full
 from local.prompts import LinePrompts
 from stepagent.forms import FormField
+from stepagent.planning.plan import make_plan
 from stepagent.questions import ApprovalQuestion, FormQuestion
+from tests.plans import a_step
 
 APPROVAL: dict[str, Any] = {"arguments": {"to": "ada", "note": "x"}, "bound": {"sender": "office"}, "digest": "d1"}
 FIELDS: list[dict[str, Any]] = [
@@ -191,3 +193,27 @@ def test_nobody_is_asked_when_the_question_is_no_longer_open(status: str) -> Non
 def test_failure_goes_on_when_the_api_cannot_be_reached() -> None:
     with pytest.raises(ApiError, match="broke off"):
         ask(Answered("text", ApiError("It broke off.", "unreachable")), "blue")
+
+
+def plan_question(*refusals: ApiError) -> Answered:
+    plan = make_plan([a_step("a"), a_step("b", "a")], 5)
+    return Answered("plan", *refusals, plan=plan.model_dump(mode="json"), max_steps=5)
+
+
+def test_plan_is_shown_step_by_step_and_approved() -> None:
+    api = plan_question()
+    _, shown = ask(api, "approve")
+    assert (api.answers, "b. Title b (after a)" in shown) == ([{"decision": "approve"}], True)
+
+
+def test_plan_is_rejected_with_a_reason() -> None:
+    api = plan_question()
+    ask(api, "reject", "too dear")
+    assert api.answers == [{"decision": "reject", "reason": "too dear"}]
+
+
+def test_steps_are_edited_until_they_are_a_list_that_the_server_takes() -> None:
+    api = plan_question(refused("answer.steps.0.title"))
+    _, shown = ask(api, "edit", '{"id": "x"}', "edit", '[{"id": "x"}]', "edit", '[{"id": "x", "title": "X"}]')
+    assert [answer["steps"] for answer in api.answers] == [[{"id": "x"}], [{"id": "x", "title": "X"}]]
+    assert "The steps are one JSON list." in shown

@@ -4,23 +4,30 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 
-from stepagent import notifying
+from stepagent import asking, delivering, notifying
 from stepagent.announcing import announce_question, announce_reminder, announce_resolved
+from stepagent.answering import answer
 from stepagent.approvals import digest_of
+from stepagent.asking import ask
+from stepagent.clock import now
 from stepagent.interactions import InteractionStatus
 from stepagent.messages import CallId, UserMessage
-from stepagent.notifying import detail_of, events, schedule_reminder, scheduler
+from stepagent.notifying import detail_of, events, notify_end, schedule_reminder, scheduler
 from stepagent.questions import ChoiceQuestion, ask_approval, make_question
-from stepagent.runs import CallAddress, RunId
+from stepagent.runs import CallAddress, Failure, Run, RunId
+from stepagent.store import questions
 from stepagent.store.journal import read_events
-from stepagent.store.runs import create_run
-from tests.builders import NOON, OWNER, RUN_ID, a_run, an_interaction
+from stepagent.store.runs import create_run, require_run
+from stepagent.usage import Usage
+from tests.builders import NOON, OWNER, RUN_ID, a_call, a_run, a_tool, an_interaction
+from tests.recorded import begin
 from tests.tables import empty_tables, tables_in_memory
 
 QUESTION = an_interaction().interaction_id
@@ -138,9 +145,112 @@ def test_description_is_one_short_line_that_a_template_can_quote(asked: str, tol
     assert detail_of(an_interaction(question), a_run())["description"] == told
 
 
+# ---- runs
+
+ASK = a_tool("ask", kind="interactive", target="", parameters={"type": "object"})
+FIRST, SECOND = (a_call(place, name="ask", kind="interactive", arguments={"question": "Which?"}) for place in (0, 1))
+
+
+def waiting(bus: Bus) -> list[str]:
+    """The ids of the events that tell that a run waits."""
+    return [json.loads(entry["Detail"])["id"] for entry in bus.entries if entry["DetailType"] == "Run Waiting"]
+
+
+@pytest.fixture
+def asking_run(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose turn asks two questions."""
+    empty_tables()
+    for module in (asking, delivering):
+        monkeypatch.setattr(module, "resume_execution", lambda token, next_kind=None: True)
+    return begin(a_run(ASK, created_at=now()), FIRST, SECOND)
+
+
+def test_run_is_told_to_wait_once_however_many_questions_it_has(bus: Bus, asking_run: Run) -> None:
+    for call in (SECOND, FIRST):
+        ask(RUN_ID, call.call_id, "token")
+    assert len(waiting(bus)) == 1
+    assert [entry["DetailType"] for entry in bus.entries].count("Interaction Required") == 2
+
+
+def test_run_is_told_to_wait_again_when_it_waits_anew(bus: Bus, asking_run: Run) -> None:
+    ask(RUN_ID, FIRST.call_id, "token")
+    [question] = require_run(RUN_ID).pending
+    answer(question, OWNER, "blue")
+    ask(RUN_ID, SECOND.call_id, "token")
+    assert len(set(waiting(bus))) == 2
+
+
+def test_run_is_told_to_wait_anew_when_an_answer_before_was_not_noted(
+    bus: Bus, asking_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(RUN_ID, FIRST.call_id, "token")
+    [question] = require_run(RUN_ID).pending
+    monkeypatch.setattr(questions, "settle_question", lambda interaction: False)  # its bringer died
+    answer(question, OWNER, "blue")
+    ask(RUN_ID, SECOND.call_id, "token")
+    assert len(set(waiting(bus))) == 2
+
+
+def test_waiting_is_told_with_the_same_id_when_its_state_is_entered_again(bus: Bus, asking_run: Run) -> None:
+    for token in ("one", "two"):
+        ask(RUN_ID, FIRST.call_id, token)
+    told = waiting(bus)
+    assert (len(told), len(set(told))) == (2, 1)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_end_of_a_run_is_told_with_its_cost_and_without_what_was_said(bus: Bus, status: str) -> None:
+    failure = Failure(code="model_busy", message=SECRET) if status == "failed" else None
+    usage = Usage(input_tokens=7, output_tokens=3, cost_usd=Decimal("0.0000001"))
+    told: dict[str, Any] = {
+        "status": status,
+        "stop_reason": "failed",
+        "failure": failure,
+        "usage": usage,
+        "ended_at": NOON,
+    }
+    run = a_run(answer=SECRET, metadata={"note": SECRET}, system=SECRET, **told)
+    for _ in range(2):
+        notify_end(run)
+    assert [entry["DetailType"] for entry in bus.entries] == [f"Run {status.title()}"] * 2
+    assert {detail["id"] for detail in bus.details} == {f"{RUN_ID}.{status}"}
+    assert bus.details[0] == {
+        "id": f"{RUN_ID}.{status}",
+        "run_id": RUN_ID,
+        "session_id": "s",
+        "agent": "helper",
+        "owner": OWNER,
+        "status": status,
+        "stop_reason": "failed",
+        "failure_code": failure.code if failure else None,
+        "usage": {
+            "input_tokens": 7,
+            "output_tokens": 3,
+            "cached_tokens": 0,
+            "reasoning_tokens": 0,
+            "complete": True,
+            "cost_usd": "1E-7",
+        },
+        "created_at": NOON.isoformat(),
+        "ended_at": NOON.isoformat(),
+    }
+
+
+def test_run_ends_and_the_reason_is_logged_when_its_event_is_not_taken(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus.answer = unreachable
+    notify_end(a_run(status="completed", ended_at=NOON))
+    assert [vars(record)["run_id"] for record in caplog.records] == [RUN_ID]
+
+
+# ---- in the way of an event
+
+
 def test_nothing_is_put_when_there_is_no_bus(bus: Bus, set_environment: Callable[..., None]) -> None:
     set_environment(EVENT_BUS_NAME="")
     announce_question(an_interaction())
+    notify_end(a_run(status="completed", ended_at=NOON))
     assert bus.entries == []
 
 

@@ -1,22 +1,26 @@
 """Requests as clients send them: what is taken, and how a refusal names the field."""
 
+import codecs
+import gzip
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import completion_create_params
 
 from stepagent.answer_form import AnswerForm
 from stepagent.api.body import MAX_BODY_BYTES, raw_body
 from stepagent.api.chat_fields import NotOffered
 from stepagent.api.requests import ChatRequest, read_answer_request, read_chat_request
-from stepagent.api.shapes import completion
+from stepagent.api.shapes import completion, refusal
 from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
 from stepagent.messages import AssistantMessage, AttachedFile, UserMessage
 from tests.builders import a_run
 
 HELLO = {"role": "user", "content": "Hello"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
 def body(**changes: Any) -> bytes:
@@ -42,6 +46,10 @@ def file_of(data: str) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": "a.txt", "file_data": f"data:text/plain;base64,{data}"}}
 
 
+def schema_format(schema: Any = SCHEMA, name: str = "thing") -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+
+
 def test_request_is_read_when_it_is_as_openai_clients_send_it() -> None:
     request = read_chat_request(
         body(stream=True, stream_options={"include_usage": True}, temperature=1, max_tokens=5, n=1, user="u")
@@ -58,6 +66,11 @@ def test_request_is_read_when_it_is_as_openai_clients_send_it() -> None:
         (b'{"n": NaN}', "not valid JSON"),
         (b"[" * 100_000, "not valid JSON"),
         (b"[]", "must be a JSON object"),
+        (gzip.compress(b"{}"), "compressed"),
+        ("{}".encode("utf-16"), "UTF-8"),
+        (b'{"n": 1e999}', "too large"),
+        (b'{"messages": [{"n": -1e999}]}', "too large"),
+        (b'{"n": ' + b"1" * 5000 + b"}", "not valid JSON"),
         (b"null", "must be a JSON object"),
         (b'"model"', "must be a JSON object"),
     ],
@@ -66,6 +79,32 @@ def test_body_is_refused_with_the_reason_when_it_is_no_object(content: bytes, wo
     error = refused(content)
     assert type(error) is InvalidRequest
     assert words in error.message
+
+
+def test_body_is_read_when_it_begins_with_a_byte_order_mark() -> None:
+    assert read_chat_request(codecs.BOM_UTF8 + body()).model == "helper"
+
+
+LONG = "\x01" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"messages": [{**HELLO, LONG: 1}]},
+        {"messages": [{"role": LONG, "content": "Hi"}]},
+        {"messages": [{"role": "user", "content": [{"type": LONG}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": LONG}}]}]},
+        {"metadata": {LONG: "x"}},
+        {"metadata": {"x": LONG}},
+        {"reasoning_effort": LONG},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": LONG}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": LONG}}}},
+    ],
+)
+def test_refusal_is_short_whatever_the_client_wrote(changes: dict[str, Any]) -> None:
+    error = refused(body(**changes))
+    assert len(json.dumps(refusal(error))) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -108,6 +147,11 @@ def test_body_is_refused_with_the_reason_when_it_is_no_object(content: bytes, wo
         ({"detail": "yes"}, "detail"),
         ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
         ({"stream_options": {"other": True}}, "stream_options.other"),
+        ({"metadata": {"a": 5}}, "metadata.a"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": schema_format(name="a b")}, "response_format.json_schema"),
+        ({"response_format": {"type": "text", "other": 1}}, "response_format.other"),
     ],
 )
 def test_refusal_names_the_field_when_one_is_wrong(changes: dict[str, Any], param: str) -> None:
@@ -129,6 +173,7 @@ ASKS_FOR_MORE: dict[str, Any] = {
     "modalities": ["text", "audio"],
     "audio": {"voice": "alloy", "format": "mp3"},
     "prediction": {"type": "content", "content": "x"},
+    "moderation": {"model": "omni-moderation-latest"},
     "web_search_options": {},
     "verbosity": "low",
     "service_tier": "flex",
@@ -148,6 +193,7 @@ ASKS_FOR_NOTHING: dict[str, Any] = {
     "modalities": ["text"],
     "audio": None,
     "prediction": None,
+    "moderation": None,
     "web_search_options": None,
     "verbosity": "medium",
     "service_tier": "auto",
@@ -172,8 +218,27 @@ def test_fields_that_are_not_offered_are_all_tried() -> None:
     assert set(ASKS_FOR_MORE) == set(ASKS_FOR_NOTHING) == set(NotOffered.model_fields)
 
 
+HINTS = {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
+
+
+def test_field_of_openais_client_is_known_unless_it_is_a_hint_without_effect() -> None:
+    fields = completion_create_params.CompletionCreateParamsBase.__annotations__
+    assert set(fields) - set(ChatRequest.model_fields) <= HINTS
+
+
 def test_field_is_told_as_ignored_when_nobody_knows_its_name() -> None:
     assert read_chat_request(body(temprature=1, unknown_field={"a": [1]})).ignored == ["temprature", "unknown_field"]
+
+
+def test_field_of_a_message_is_told_as_ignored_when_it_has_no_effect() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
+    request = body(messages=[{"role": "user", "name": "Ann", "content": [image]}])
+    assert read_chat_request(request).ignored == ["messages.content.image_url.detail", "messages.name"]
+
+
+def test_nothing_is_told_of_an_image_that_is_looked_at_as_usual() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "auto"}}
+    assert read_chat_request(body(messages=[{"role": "user", "content": [image]}])).ignored == []
 
 
 def test_ignored_names_are_bounded_when_there_are_many_and_long_ones() -> None:
@@ -190,13 +255,6 @@ def test_wishes_to_the_model_are_read_when_they_are_as_openai_clients_send_them(
 @pytest.mark.parametrize(("given", "read"), [("a", ["a"]), (["a", "b"], ["a", "b"]), (None, [])])
 def test_stop_is_a_list_of_texts_whether_one_or_more_are_given(given: Any, read: list[str]) -> None:
     assert read_chat_request(body(stop=given)).stop == read
-
-
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-
-
-def schema_format(schema: Any = SCHEMA, name: str = "thing") -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
 
 
 @pytest.mark.parametrize(
@@ -267,6 +325,10 @@ def test_body_of_an_event_is_the_clients_bytes_whether_or_not_it_is_in_base64(te
     assert raw_body(text, is_base64=is_base64) == '{"a": "ü"}'.encode()
 
 
+def test_body_of_an_event_is_refused_as_json_when_it_holds_half_a_character() -> None:
+    assert refused(raw_body('{"model": "\ud83d"}', is_base64=False)).http_status == 400
+
+
 def test_body_is_refused_when_it_is_not_the_base64_that_the_event_says() -> None:
     with pytest.raises(InvalidRequest):
         raw_body("!", is_base64=True)
@@ -274,7 +336,8 @@ def test_body_is_refused_when_it_is_not_the_base64_that_the_event_says() -> None
 
 def test_refusal_points_at_the_part_when_it_is_an_image() -> None:
     error = refused(asking(image_of("file:///etc/passwd")))
-    assert (error.param or "").startswith("messages.0.content.1")
+    assert error.param == "messages.0.content.1.image_url.url"
+    assert "https" in error.message
 
 
 @pytest.mark.parametrize("url", ["https://example.org/a.png", "data:image/png;base64,iVBORw0KGgo="])
@@ -295,10 +358,29 @@ def test_message_need_not_have_words_when_it_brings_an_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [{"type": "image_url"}, {"type": "sound"}, {"type": "file", "file": {"file_data": ""}}]
+    ("part", "param"),
+    [
+        ({"type": "text"}, ".text"),
+        ({"type": "image_url"}, ".image_url"),
+        ({"type": "image_url", "image_url": {}}, ".image_url.url"),
+        ({"type": "image_url", "image_url": {"url": "https://a", "image_url": 1}}, ".image_url.image_url"),
+        ({"type": "sound"}, ""),
+        ({"type": "file", "file": {"file_data": ""}}, ".file.filename"),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf,"}}, ".file.file_data"),
+        ({"type": "file", "file": {"filename": "a", "file_data": "data:text/plain;base64,", "x": 1}}, ".file.x"),
+    ],
 )
-def test_refusal_points_at_the_part_when_it_is_not_well_formed(part: dict[str, Any]) -> None:
-    assert (refused(asking(part)).param or "").startswith("messages.0.content.1")
+def test_refusal_points_at_the_part_when_it_is_not_well_formed(part: dict[str, Any], param: str) -> None:
+    assert refused(asking(part)).param == f"messages.0.content.1{param}"
+
+
+def test_refusal_names_the_kinds_of_parts_when_one_is_of_no_kind() -> None:
+    assert "'image_url'" in refused(asking({"type": "sound"})).message
+
+
+def test_refusal_does_not_show_a_pattern_when_it_can_say_what_is_wanted() -> None:
+    document = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}}
+    assert "text document" in refused(asking(document)).message
 
 
 def test_request_is_refused_when_a_document_is_not_the_base64_that_it_says() -> None:

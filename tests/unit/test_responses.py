@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from openai.types.responses import response_create_params
 
 from stepagent.api import follow as following
 from stepagent.api import responses as subject
 from stepagent.api.responses import show_response, stream_response, whole_response
-from stepagent.api.responses_requests import read_response_request
+from stepagent.api.responses_requests import ResponseRequest, read_response_request
 from stepagent.api.service import Following
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.runs import Failure, Run, RunStatus, StopReason
@@ -70,11 +71,11 @@ def serve(monkeypatch: pytest.MonkeyPatch, events: list[tuple[str, Json]], **sta
     return Following(a_run(), 0)
 
 
-def streamed(run: Following) -> list[Json]:
+def streamed(run: Following, ignored: Sequence[str] = ()) -> list[Json]:
     async def collect(parts: AsyncIterator[bytes]) -> list[bytes]:
         return [part async for part in parts]
 
-    blocks = asyncio.run(asyncio.wait_for(collect(stream_response(run)), 2))
+    blocks = asyncio.run(asyncio.wait_for(collect(stream_response(run, ignored)), 2))
     lines = [block.decode().strip().split("\n") for block in blocks]
     events: list[Json] = [json.loads(line[1].removeprefix("data: ")) for line in lines]
     assert [line[0] for line in lines] == [f"event: {event['type']}" for event in events]
@@ -244,10 +245,23 @@ def test_schema_of_the_answer_is_that_of_a_chat() -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "why"), [({"name": "a b"}, "name"), ({"name": "a", "schema": {"type": "no type"}}, "schema: ")]
+)
+def test_refusal_of_a_form_is_one_sentence(form: Json, why: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(text={"format": {"type": "json_schema", **form}})
+    assert (refused.value.param, "\n" in refused.value.message) == ("text.format", False)
+    assert why in refused.value.message
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"conversation": "c"}, "conversation"),
-        ({"prompt_cache_key": "k"}, "prompt_cache_key"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"max_tool_calls": 3}, "max_tool_calls"),
+        ({"context_management": []}, "context_management"),
+        ({"stream_options": {"include_obfuscation": True}}, "stream_options"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"include": ["usage"]}, "include"),
         ({"store": False}, "store"),
@@ -261,6 +275,33 @@ def test_request_is_refused_by_the_name_of_what_is_not_supported(fields: Json, p
     with pytest.raises(InvalidRequest) as refused:
         read(**fields)
     assert refused.value.param == param
+
+
+HINTS = {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
+
+
+def test_field_of_openais_client_is_known_unless_it_is_a_hint_without_effect() -> None:
+    fields = response_create_params.ResponseCreateParamsBase.__annotations__
+    assert set(fields) - set(ResponseRequest.model_fields) <= HINTS
+
+
+def test_field_is_told_as_ignored_when_nobody_knows_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = serve(monkeypatch, *ENDINGS["completed"][:1], status="completed")
+    ignored = read(zzz=1, prompt_cache_key="k").ignored
+    whole = asyncio.run(whole_response(run, ignored))
+    assert streamed(run, ignored)[-1]["response"] == whole
+    assert whole["stepagent"]["ignored"] == ["prompt_cache_key", "zzz"]
+
+
+@pytest.mark.parametrize(("detail", "ignored"), [("low", ["input.content.detail"]), ("auto", [])])
+def test_how_closely_an_image_is_looked_at_is_told_as_ignored(detail: str, ignored: list[str]) -> None:
+    image = {"type": "input_image", "image_url": "https://example.com/a.png", "detail": detail}
+    assert read(input=[{"role": "user", "content": [image]}]).ignored == ignored
+
+
+def test_nothing_is_told_of_ignored_fields_when_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = serve(monkeypatch, *ENDINGS["completed"][:1], status="completed")
+    assert "ignored" not in asyncio.run(whole_response(run, read().ignored))["stepagent"]
 
 
 @pytest.mark.parametrize(

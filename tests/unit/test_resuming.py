@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent import asking, cancelling, delegation, delivering, resuming
+from stepagent import asking, cancelling, delegation, delivering, resuming, returning
 from stepagent.agents import AgentSpec
 from stepagent.answering import answer, read_interaction
 from stepagent.api.service import session_key_of
@@ -19,7 +19,7 @@ from stepagent.clock import now
 from stepagent.delegation import start_workflow, sub_run_of
 from stepagent.ending import execution_ended, finalize
 from stepagent.errors import Expired, NotFound
-from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName
+from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName, current_execution
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution
 from stepagent.runs import Call, InteractionId, Principal, Run, RunKey, RunStatus
 from stepagent.store.calls import load_call
@@ -45,16 +45,17 @@ class Service:
         self.waiting: set[str] = set()
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def status(self, name: str) -> str | None:
-        found = self.standing.get(name)
+    def status(self, run: Run) -> str | None:
+        found = self.standing.get(current_execution(run))
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()  # somebody else comes between the look and what it leads to
         return found
 
-    def start(self, name: str, turn: int = 1) -> bool:
+    def start(self, run: Run) -> bool:
+        name = current_execution(run)
         if name in self.standing:
             return False
-        self.standing[name], self.turns[name] = "RUNNING", turn
+        self.standing[name], self.turns[name] = "RUNNING", max(1, run.turns)
         return True
 
     def resume(self, token: str, next_kind: Mapping[str, Any] = {}) -> bool:
@@ -82,7 +83,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     monkeypatch.setattr(resuming, "execution_status", steps.status)
     for module in (resuming, delegation):
         monkeypatch.setattr(module, "start_execution", steps.start)
-    for module in (delegation, delivering, asking):
+    for module in (delegation, delivering, asking, returning):
         monkeypatch.setattr(module, "resume_execution", steps.resume)
     aide = AgentSpec(name="aide", instructions="Aid.", tools=("search",))
     monkeypatch.setattr(delegation, "find_agent", lambda name: FoundAgent(aide, (a_tool(),), {}))
@@ -92,7 +93,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def begun(service: Service, call: Call = QUESTION) -> Run:
     """A run whose first turn asked for one call, with an execution."""
     begin(a_run(ASK, HELPER, created_at=now()), call)
-    service.start(RUN_ID)
+    service.start(require_run(RUN_ID))
     return require_run(RUN_ID)
 
 
@@ -164,7 +165,7 @@ def test_lost_execution_is_replaced_at_the_last_turn_that_was_decided(service: S
 
 def test_run_without_a_turn_begins_with_its_first_one(service: Service) -> None:
     begin(a_run(created_at=now()))
-    service.start(RUN_ID)
+    service.start(require_run(RUN_ID))
     service.restart()
     ensure_execution(require_run(RUN_ID))
     assert service.turns[f"{RUN_ID}-2"] == 1
@@ -348,7 +349,7 @@ def test_execution_that_carries_the_run_on_is_stopped_when_it_is_cancelled(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[str] = []
-    monkeypatch.setattr(cancelling, "stop_execution", stopped.append)
+    monkeypatch.setattr(cancelling, "stop_execution", lambda run: stopped.append(current_execution(run)))
     begun(service)
     lose(service, 1)
     cancel_run(RUN_ID)

@@ -12,6 +12,7 @@ from stepagent.api.conversation import shown_entries
 from stepagent.api.query import read_query
 from stepagent.api.runs import EntriesQuery, RunsQuery, read_run_request, show_conversation, show_runs, show_session
 from stepagent.api.service import session_key_of
+from stepagent.api.shapes import run_view
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage
 from stepagent.runs import CallAddress, Outcome, Principal, Run, RunKey, RunStatus, StopReason
@@ -265,3 +266,13 @@ def test_request_is_refused_by_the_name_of_what_is_wrong(body: bytes, param: str
     with pytest.raises(InvalidRequest) as refused:
         read_run_request(body)
     assert refused.value.param == param
+
+
+def test_run_shows_nothing_of_what_it_was_given_for_itself_alone() -> None:
+    class More(Run):
+        """A run with a field that nobody decided to show."""
+
+        internal: str = "x"
+
+    shown = run_view(More(**a_run(system="Secret.").model_dump()))
+    assert not {"internal", "owner", "tools", "system", "used_key", "pending"} & set(shown)

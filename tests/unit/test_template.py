@@ -10,11 +10,13 @@ from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.calls import GENERIC_FUNCTIONS
 from stepagent.catalog import load_catalog
-from stepagent.notifying import SOURCE, Told, detail_of
+from stepagent.notifying import SOURCE, ToldOfQuestion, detail_of
+from stepagent.replies.delivery import DELAYS_S
+from stepagent.replies.places import OWN_PREFIX
 from stepagent.settings import Settings
 from stepagent.store.items import KEYS
 from tests.builders import a_run, an_interaction
-from tests.definition import PATH, all_states
+from tests.definition import PATH, PLAN_PATH, all_states
 from tests.functions import ROOT
 from tests.permissions import actions_of_code, settings_of_code
 
@@ -26,6 +28,7 @@ GLOBALS: Json = TEMPLATE["Globals"]["Function"]
 FUNCTIONS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
 TABLES = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::DynamoDB::Table"}
 MACHINE: Json = RESOURCES["AgentStateMachine"]["Properties"]
+PLAN_MACHINE: Json = RESOURCES["PlanStateMachine"]["Properties"]
 LAMBDA_TOOLS = {tool.target: tool for tool in load_catalog(ROOT / "catalog").tools.values() if tool.kind == "lambda"}
 TOOL_FUNCTIONS = {name: properties for name, properties in FUNCTIONS.items() if name.startswith("Tool")}
 
@@ -50,6 +53,8 @@ WITHOUT_RESOURCE = {
 # Actions that only the names in its code lead to, each with why it never comes to them.
 NEVER_COME_TO = {
     "IngestFunction": {"states:SendTaskSuccess"},  # a job answers no question, and none is the run of a called agent
+    "RecordCallFailureFunction": {"sqs:SendMessage"},  # it ends runs of called agents alone, which promise no reply
+    "StartWorkflowFunction": {"sqs:SendMessage"},  # the same
 }
 # What the policy on both tables grants to whoever uses most of it.
 SHARED = {
@@ -62,7 +67,8 @@ SHARED = {
     ]
 }
 # Actions that Lambda does with a function's role, not its code.
-DONE_FOR_IT = {"IngestFunction": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}}
+_RECEIVED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
+DONE_FOR_IT = {"IngestFunction": _RECEIVED, "DeliverReplyFunction": _RECEIVED}
 HAVE_DEFAULTS = {"HTTP_ALLOW_PRIVATE"}  # for tests and machines at home
 
 
@@ -70,12 +76,16 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def branches_of(statement: Json) -> list[Json]:
+    """A statement, or those of which a condition chooses one or none."""
+    return [each for each in statement["Fn::If"][1:] if "Effect" in each] if "Fn::If" in statement else [statement]
+
+
 def statements(value: Any) -> Iterator[Json]:
     """Every policy statement in the template that allows something to this stack's own roles."""
     if isinstance(value, dict):
         for statement in listed(value.get("Statement", [])):
-            if "Principal" not in statement:
-                yield statement
+            yield from (each for each in branches_of(statement) if "Principal" not in each)
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from statements(inner)
 
@@ -88,7 +98,19 @@ def invoked_by_role() -> set[str]:
     """The logical ids of the functions that the state machine's role may invoke."""
     role = RESOURCES["AgentStateMachineRole"]["Properties"]
     [invoking] = [s for s in statements(role) if listed(s["Action"]) == ["lambda:InvokeFunction"]]
-    return {resource["Fn::GetAtt"][0] for resource in invoking["Resource"]}
+    return {function_of(resource) for resource in invoking["Resource"]}
+
+
+def function_of(target: Json) -> str:
+    """The logical id of the function that is meant, whether or not it is started from snapshots."""
+    match target:
+        case {"Fn::If": ["StartsFromSnapshots", {"Ref": alias}, {"Fn::GetAtt": [name, "Arn"]}]}:
+            assert alias == f"{name}.Alias"
+            return str(name)
+        case _:
+            name, attribute = target["Fn::GetAtt"]
+            assert attribute == "Arn"
+            return str(name)
 
 
 def test_substitutions_are_those_that_the_definition_names() -> None:
@@ -96,10 +118,33 @@ def test_substitutions_are_those_that_the_definition_names() -> None:
     assert named == set(MACHINE["DefinitionSubstitutions"])
 
 
+def test_plan_has_the_functions_of_the_loop_and_may_invoke_no_other() -> None:
+    named = set(re.findall(r"\$\{(\w+)\}", PLAN_PATH.read_text()))
+    substitutions = PLAN_MACHINE["DefinitionSubstitutions"]
+    assert substitutions == {name: MACHINE["DefinitionSubstitutions"][name] for name in named}
+    role = RESOURCES["PlanStateMachineRole"]["Properties"]
+    [invoking] = [s for s in statements(role) if listed(s["Action"]) == ["lambda:InvokeFunction"]]
+    assert {function_of(resource) for resource in invoking["Resource"]} == {n.removesuffix("Arn") for n in named}
+
+
+def test_runs_are_started_in_either_machine_and_think_starts_plans_alone() -> None:
+    starting = {name: _starts(name) for name in FUNCTIONS if _starts(name)}
+    assert starting.pop("ThinkFunction") == {"plan"}
+    of_runs = [found - {"batch"} for found in starting.values() if found != {"batch"}]
+    assert all(found == {"agent", "plan"} for found in of_runs)
+
+
+def _starts(function: str) -> set[str]:
+    """The state machines of which a function may start executions."""
+    found = [s for s in statements(FUNCTIONS[function]) if "states:StartExecution" in listed(s["Action"])]
+    text = json.dumps([statement["Resource"] for statement in found])
+    return {name for name in ("agent", "plan", "batch") if f"-{name}" in text or f"{name.title()}StateMachine" in text}
+
+
 def test_substitutions_stand_for_functions_and_the_prefix_of_tools() -> None:
     arns = {name: value for name, value in MACHINE["DefinitionSubstitutions"].items() if name.endswith("Arn")}
-    assert {name: value["Fn::GetAtt"] for name, value in arns.items()} == {
-        name: [name.removesuffix("Arn"), "Arn"] for name in arns
+    assert {name: function_of(value) for name, value in arns.items()} == {
+        name: name.removesuffix("Arn") for name in arns
     }
 
 
@@ -148,17 +193,21 @@ def test_keys_of_models_are_read_by_think_alone_and_secrets_of_tools_by_what_cal
     models = readers.pop("ReadModelKeyPolicy")
     assert "stepagent/models/*" in models
     assert RESOURCES["ReadModelKeyPolicy"]["Properties"]["Roles"] == [{"Ref": "ThinkFunctionRole"}]
+    assert json.loads(readers.pop("DeliverReplyFunction").pop()) == {"Ref": "WebhookSecret"}
     assert set(readers) == {"ToolHttpFunction", "ToolMcpFunction"}
     assert set().union(*readers.values()) == {"stepagent/tools/*"}
 
 
-def test_executions_are_started_by_requests_jobs_calls_of_agents_and_where_one_was_lost() -> None:
+def test_executions_are_started_by_requests_jobs_calls_of_agents_and_where_one_was_lost_or_ends_for_another() -> None:
     assert {name for name in FUNCTIONS if "states:StartExecution" in actions_of(name)} == {
         "ApiFunction",
         "FinalizeFunction",
+        "FinishBatchFunction",
         "IngestFunction",
+        "RunInputFunction",
         "StartWorkflowFunction",
         "StreamFunction",
+        "ThinkFunction",  # where a model chooses to work by a plan
     }
 
 
@@ -208,35 +257,17 @@ def test_objects_that_functions_read_and_write_are_the_records_alone() -> None:
         for statement in statements(policy)
         if "s3:GetObject" in listed(statement["Action"])
         for resource in listed(statement["Resource"])
+        if resource != {"Fn::Sub": "${InboxBucket.Arn}/*"}  # the texts of the function that starts runs
     }
     assert objects == {
-        json.dumps({"Fn::Sub": f"${{PayloadBucket.Arn}}/{prefix}/*"}) for prefix in ("payloads", "results")
+        json.dumps({"Fn::Sub": f"${{PayloadBucket.Arn}}/{prefix}/*"})
+        for prefix in ("payloads", "results", "batches/inputs", "batches/results")
     }
 
 
 def test_nobody_may_delete_records() -> None:
     everything = {action for name in FUNCTIONS for action in actions_of(name)}
     assert [action for action in everything if "Delete" in action or "Scan" in action] == ["sqs:DeleteMessage"]
-
-
-def test_queue_hides_a_message_for_six_times_as_long_as_its_function_may_take() -> None:
-    limit_s = FUNCTIONS["IngestFunction"].get("Timeout", GLOBALS["Timeout"])
-    window_s = RESOURCES["IngestMapping"]["Properties"].get("MaximumBatchingWindowInSeconds", 0)
-    assert RESOURCES["IngestQueue"]["Properties"]["VisibilityTimeout"] >= 6 * limit_s + window_s
-
-
-def test_message_fails_alone_and_reaches_the_dead_letter_queue_after_three_times() -> None:
-    assert RESOURCES["IngestMapping"]["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert RESOURCES["IngestQueue"]["Properties"]["RedrivePolicy"] == {
-        "deadLetterTargetArn": {"Fn::GetAtt": ["IngestDeadLetterQueue", "Arn"]},
-        "maxReceiveCount": 3,
-    }
-
-
-def test_dead_letter_queue_keeps_messages_longer_than_the_queue_does() -> None:
-    names = ("IngestQueue", "IngestDeadLetterQueue")
-    first_s, last_s = (RESOURCES[name]["Properties"]["MessageRetentionPeriod"] for name in names)
-    assert last_s > first_s  # both count from when it was sent
 
 
 def test_record_forgets_idempotency_keys_entries_of_lists_and_counts_of_keys_alone() -> None:
@@ -315,9 +346,8 @@ def test_function_is_named_after_its_folder(name: str) -> None:
 def test_function_runs_on_the_runtime_of_the_layer(name: str) -> None:
     assert not {"Runtime", "Architectures"} & set(FUNCTIONS[name])
     assert (GLOBALS["Runtime"], GLOBALS["Architectures"]) == ("python3.13", ["arm64"])
-    layer = RESOURCES["RuntimeLayer"]
-    assert layer["Metadata"] == {"BuildMethod": "python3.13", "BuildArchitecture": "arm64"}
-    assert layer["Properties"]["CompatibleArchitectures"] == ["arm64"]
+    layer = RESOURCES["RuntimeLayer"]["Properties"]
+    assert (layer["CompatibleRuntimes"], layer["CompatibleArchitectures"]) == (["python3.13"], ["arm64"])
 
 
 @pytest.mark.parametrize("name", [name for name, p in FUNCTIONS.items() if "CATALOG_DIR" in json.dumps(p)])
@@ -329,17 +359,20 @@ def test_death_of_an_execution_reaches_finalize() -> None:
     rules = [e for e in FUNCTIONS["FinalizeFunction"]["Events"].values() if e["Type"] == "EventBridgeRule"]
     [detail] = [rule["Properties"]["Pattern"]["detail"] for rule in rules]
     assert set(detail["status"]) == {"FAILED", "TIMED_OUT", "ABORTED"}
-    assert detail["stateMachineArn"] == [{"Ref": "AgentStateMachine"}]
+    assert detail["stateMachineArn"] == [{"Ref": "AgentStateMachine"}, {"Ref": "PlanStateMachine"}]
 
 
 def test_state_waits_longer_than_its_function_may_run() -> None:
-    for state, function in {
-        "Think": "Think",
-        "RecordFailure": "Finalize",
-        "RecordCallFailure": "RecordCallFailure",
-    }.items():
+    for path, state, function in [
+        (PATH, "Think", "Think"),
+        (PATH, "RecordFailure", "Finalize"),
+        (PATH, "RecordCallFailure", "RecordCallFailure"),
+        *((PLAN_PATH, state, "Think") for state in ("Plan", "Review", "Answer")),
+        *((PLAN_PATH, state, "RecordCallFailure") for state in ("RecordNoAnswer", "RecordStepFailure")),
+        (PLAN_PATH, "RecordFailure", "Finalize"),
+    ]:
         limit = FUNCTIONS[f"{function}Function"].get("Timeout", GLOBALS["Timeout"])
-        assert all_states()[state]["TimeoutSeconds"] > limit
+        assert all_states(path)[state]["TimeoutSeconds"] > limit
 
 
 def test_no_parameter_takes_a_secret() -> None:
@@ -394,7 +427,8 @@ def test_schedules_of_the_group_may_invoke_remind_and_nothing_else() -> None:
 
 def test_nothing_of_the_sample_is_made_when_there_is_no_address() -> None:
     sample = {name for name, resource in RESOURCES.items() if resource.get("Condition") == "Notifies"}
-    assert sample == {"QuestionWaits", "NotifyTopic", "NotifyTopicPolicy", "NotifyKey"}
+    assert sample == {"QuestionWaits", "NotifyTopic", "NotifyTopicPolicy"}
+    assert RESOURCES["NotifyKey"]["Condition"] == "WritesEmails"
     assert TEMPLATE["Conditions"]["Notifies"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "NotifyEmail"}, ""]}]}
     assert TEMPLATE["Parameters"]["NotifyEmail"]["Default"] == ""
 
@@ -409,7 +443,7 @@ def test_topic_is_encrypted_and_only_the_rule_publishes_to_it() -> None:
 def test_rule_hears_what_the_code_says() -> None:
     pattern = RESOURCES["QuestionWaits"]["Properties"]["EventPattern"]
     assert pattern["source"] == [SOURCE]
-    assert set(pattern["detail-type"]) < set(get_args(Told))
+    assert set(pattern["detail-type"]) < set(get_args(ToldOfQuestion))
 
 
 def test_text_of_the_sample_is_made_of_what_events_have() -> None:
@@ -441,6 +475,31 @@ def test_revoked_key_is_refused_after_a_minute_at_most() -> None:
     assert authorizer["Identity"] == {"Header": "Authorization", "ReauthorizeEvery": 60}
 
 
+def test_requests_count_for_whom_the_authorizer_says_and_preflights_for_nobody() -> None:
+    api = RESOURCES["Api"]["Properties"]
+    assert (api["ApiKeySourceType"], api["Auth"]["ApiKeyRequired"]) == ("AUTHORIZER", True)
+    assert api["Auth"]["AddApiKeyRequiredToCorsPreflight"] is False
+
+
+@pytest.mark.parametrize("plan", ["ClientUsagePlan", "SharedUsagePlan"])
+def test_usage_plan_holds_for_the_stage_of_this_api(plan: str) -> None:
+    stages = [{"ApiId": {"Ref": "Api"}, "Stage": {"Ref": "Api.Stage"}}]
+    assert RESOURCES[plan]["Properties"]["ApiStages"] == stages
+
+
+def test_each_key_is_throttled_alone_and_those_that_share_a_plan_by_the_stage() -> None:
+    limits = {"RateLimit": {"Ref": "ClientRateLimit"}, "BurstLimit": {"Ref": "ClientBurstLimit"}}
+    assert RESOURCES["ClientUsagePlan"]["Properties"]["Throttle"] == limits
+    assert "Throttle" not in RESOURCES["SharedUsagePlan"]["Properties"]
+
+
+def test_authorizer_names_the_place_that_the_template_made() -> None:
+    value = RESOURCES["SharedUsageKey"]["Properties"]["Value"]
+    assert FUNCTIONS["AuthorizeFunction"]["Environment"]["Variables"]["SHARED_USAGE_KEY"] == value
+    link = {"KeyId": {"Ref": "SharedUsageKey"}, "KeyType": "API_KEY", "UsagePlanId": {"Ref": "SharedUsagePlan"}}
+    assert RESOURCES["SharedUsagePlanKey"]["Properties"] == link
+
+
 GATEWAY: Json = RESOURCES["Api"]["Properties"]["GatewayResponses"]
 
 
@@ -452,7 +511,14 @@ def test_refusal_of_the_gateway_has_the_shape_that_openai_clients_read(kind: str
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("UNAUTHORIZED", 401), ("ACCESS_DENIED", 401), ("MISSING_AUTHENTICATION_TOKEN", 404), ("THROTTLED", 429)],
+    [
+        ("UNAUTHORIZED", 401),
+        ("ACCESS_DENIED", 401),
+        ("MISSING_AUTHENTICATION_TOKEN", 404),
+        ("THROTTLED", 429),
+        ("QUOTA_EXCEEDED", 429),
+        ("INVALID_API_KEY", 503),
+    ],
 )
 def test_refusal_of_the_gateway_has_its_status(kind: str, status: int) -> None:
     assert GATEWAY[kind]["StatusCode"] == status
@@ -462,3 +528,66 @@ def test_tokens_are_not_taken_without_an_audience() -> None:
     rule = TEMPLATE["Rules"]["TokensAreMeantForUs"]
     assert rule["RuleCondition"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtIssuer"}, ""]}]}
     assert rule["Assertions"][0]["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtAudience"}, ""]}]}
+
+
+# ---- results of runs
+
+
+def _may_send_to(name: str, queue: str) -> bool:
+    sending = [s for s in statements(FUNCTIONS[name]) if "sqs:SendMessage" in listed(s["Action"])]
+    return any({"Fn::GetAtt": [queue, "Arn"]} in listed(s["Resource"]) for s in sending)
+
+
+def test_whoever_ends_runs_may_promise_replies_and_nobody_else() -> None:
+    ending = {name for name in FUNCTIONS if "reply_queue_url" in settings_of_code(ROOT / FUNCTIONS[name]["CodeUri"])}
+    ending -= {name for name, never in NEVER_COME_TO.items() if "sqs:SendMessage" in never}
+    ending -= {"DeliverReplyFunction"}  # it takes from there
+    assert {name for name in FUNCTIONS if _may_send_to(name, "ReplyQueue")} == ending
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "parameter"),
+    [
+        ("ReplyToQueuesPolicy", "sqs:SendMessage", "ReplyQueueArns"),
+        ("ReplyToObjectsPolicy", "s3:PutObject", "ReplyObjectArns"),
+    ],
+)
+def test_places_of_others_are_those_that_a_parameter_lists(policy: str, action: str, parameter: str) -> None:
+    (statement,) = statements(RESOURCES[policy])
+    assert (statement["Action"], statement["Resource"]) == (action, {"Ref": parameter})
+    assert RESOURCES[policy]["Properties"]["Roles"] == [{"Ref": "DeliverReplyFunctionRole"}]
+    assert TEMPLATE["Parameters"][parameter]["Default"] == ""
+
+
+def test_results_are_written_below_replies_alone() -> None:
+    [writing] = [s for s in statements(FUNCTIONS["DeliverReplyFunction"]) if "s3:PutObject" in listed(s["Action"])]
+    assert writing["Resource"] == {"Fn::Sub": f"${{PayloadBucket.Arn}}/{OWN_PREFIX}*"}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "good", "bad"),
+    [
+        ("ReplyQueueArns", "arn:aws:sqs:us-east-1:123456789012:results.fifo", "arn:aws:sqs:us-east-1:123456789012:*"),
+        ("ReplyObjectArns", "arn:aws:s3:::results/agents/*", "arn:aws:s3:::results*"),
+        ("ReplyObjectArns", "arn:aws:s3:::results/*", "*"),
+    ],
+)
+def test_places_are_listed_without_wildcards_beyond_a_prefix(parameter: str, good: str, bad: str) -> None:
+    pattern = TEMPLATE["Parameters"][parameter]["AllowedPattern"]
+    assert [bool(re.fullmatch(pattern, each)) for each in (good, "", bad)] == [True, True, False]
+
+
+def test_webhooks_are_told_of_by_https_alone() -> None:
+    pattern = TEMPLATE["Parameters"]["WebhookAllowedHosts"]["AllowedPattern"]
+    assert re.fullmatch(pattern, "hooks.example.com,*.example.org:8443")
+    assert not re.fullmatch(pattern, "http://hooks.example.com")
+
+
+def test_queue_of_replies_outlives_the_tries_and_lays_aside_only_behind_them() -> None:
+    queue, limit_s = RESOURCES["ReplyQueue"]["Properties"], FUNCTIONS["DeliverReplyFunction"]["Timeout"]
+    assert queue["VisibilityTimeout"] >= 6 * limit_s
+    assert queue["MessageRetentionPeriod"] > 2 * sum(DELAYS_S)
+    assert queue["RedrivePolicy"]["maxReceiveCount"] > len(DELAYS_S) + 1
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["ReplyDeadLetterQueue", "Arn"]}
+    assert RESOURCES["ReplyDeadLetterQueue"]["Properties"]["MessageRetentionPeriod"] == 14 * 86_400
+    assert RESOURCES["DeliverReplyMapping"]["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"]

@@ -85,10 +85,9 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
         monkeypatch.setattr(subject, "claim_turn", lambda run, turn, claim_id: record.claim)
         monkeypatch.setattr(subject, "load_history", lambda session: [UserMessage(text="Hi")])
         monkeypatch.setattr(subject, "store_turn", lambda run, claim_id, turn: record.stored.append(turn))
-        monkeypatch.setattr(subject, "announce_end", lambda journal, outcome: record.ended.append(outcome))
-        monkeypatch.setattr(
-            subject, "announce_end_of", lambda run: record.ended.append(Outcome(run.status, run.stop_reason))
-        )
+        monkeypatch.setattr(subject, "note_end", lambda journal, run, outcome: record.ended.append(outcome))
+        monkeypatch.setattr(subject, "tell_others", lambda run: None)
+        monkeypatch.setattr(subject, "tell_end", lambda run: record.ended.append(Outcome(run.status, run.stop_reason)))
         monkeypatch.setattr(subject, "find_model", lambda name, path: UNPRICED)
         monkeypatch.setattr(subject, "count_usage", lambda run, usage: record.spent.append(usage))
         monkeypatch.setattr(subject, "Journal", journal)

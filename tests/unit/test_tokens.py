@@ -56,6 +56,8 @@ SET: list[Json] = [
     {"kty": "oct", "kid": "oct", "k": base64.urlsafe_b64encode(b"x" * 32).decode()},
     {"kty": "RSA", "kid": "broken", "n": "?", "e": "AQAB"},
     {"kty": "new", "kid": "unknown"},
+    {"kty": "RSA", "kid": "listed", "n": "AQAB", "e": "AQAB", "alg": ["RS256"]},
+    {"kty": "EC", "kid": "numbers", "crv": ["P-256"], "x": 1, "y": 2},
     {"kid": 7},
 ]
 

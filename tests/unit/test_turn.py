@@ -376,3 +376,11 @@ DEEP = '{"q": ' + "[" * 400 + "]" * 400 + "}"
 def test_call_can_be_recorded_when_its_arguments_are_valid_json_that_no_record_holds(arguments: str) -> None:
     [call] = first_turn(said("", ("search", arguments)), tools=[a_tool(parameters={"type": "object"})]).calls
     assert Call.model_validate_json(call.model_dump_json()) == call
+
+
+@pytest.mark.parametrize(("reasoning", "told"), [("cot", True), (None, False)])
+def test_model_is_told_to_think_first_when_its_agent_wants_that(reasoning: str | None, told: bool) -> None:
+    model, run = ListedModel(said("ok")), a_run()
+    thinking = run.agent.model_copy(update={"reasoning": reasoning})
+    run_turn(run.model_copy(update={"agent": thinking}), 1, [QUESTION], model)
+    assert ("<think>" in model.asked[0].system) is told

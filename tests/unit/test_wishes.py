@@ -63,3 +63,15 @@ def test_request_lowers_the_bound_of_a_reply_and_never_raises_it(asked: int, bou
     limits = AGENT.limits.model_copy(update={"max_output_tokens": bound})
     wanted = as_wanted(AGENT.model_copy(update={"limits": limits}), asking(max_completion_tokens=asked))
     assert wanted.limits.max_output_tokens == most
+
+
+@pytest.mark.parametrize(("field", "value"), [("strategy", "plan"), ("strategy", "auto"), ("reasoning", "cot")])
+def test_way_of_working_is_the_requests_where_it_names_one(field: str, value: str) -> None:
+    assert getattr(as_wanted(AGENT, asking(**{field: value})), field) == value
+
+
+@pytest.mark.parametrize(("field", "value"), [("strategy", "tree"), ("reasoning", "deep")])
+def test_way_of_working_that_there_is_not_is_refused_by_name(field: str, value: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        asking(**{field: value})
+    assert refused.value.param == field

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from stepagent.answer_form import AnswerForm
 from stepagent.models import Frozen
+from stepagent.planning.plan import MAX_STEPS
 from stepagent.tool_specs import READ_RESULT, ToolName, ToolUse
 
 MAX_CALLS_PER_TURN = 20  # twenty call references stay under 4 KB of state
@@ -38,6 +39,26 @@ class Limits(Frozen):
         return self
 
 
+Strategy = Literal["react", "plan", "auto"]
+
+
+class PlanSpec(Frozen):
+    """How an agent works by a plan. What bounds the whole run, such as money and time, stands in its limits."""
+
+    max_steps: int = Field(12, ge=1, le=MAX_STEPS, description="Steps of a plan, those that came later among them.")
+    max_revisions: int = Field(3, ge=0, le=10, description="How often its steps may change.")
+    review: Literal["always", "on_failure"] = Field(
+        "always", description="Looks at the plan again after each round of steps, or after a step that failed twice."
+    )
+    confirm: bool = Field(False, description="A person sees a plan before it is carried out, each revision too.")
+    confirm_timeout_s: int = Field(
+        86_400, ge=1, le=31_536_000, description="Seconds for which that person is waited for."
+    )
+    step_timeout_s: int = Field(
+        86_400, ge=1, le=31_536_000, description="Seconds of one step, those that it waits for people among them."
+    )
+
+
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 # Fields of an agent that its model is sent as they are.
 MODEL_FIELDS = frozenset(
@@ -67,6 +88,13 @@ class AgentSpec(Frozen):
         "auto", description="What the first reply of a run must call: any tool (`required`), or the tool of this name."
     )
     limits: Limits = Limits()
+    strategy: Strategy = Field(
+        "react", description="Works step by step, or by a plan; `auto` has the model choose, once a run."
+    )
+    plan: PlanSpec = PlanSpec()
+    reasoning: Literal["cot"] | None = Field(
+        None, description="`cot`: told to think each reply through, step by step, before it gives it."
+    )
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     presence_penalty: float | None = Field(None, ge=-2, le=2)

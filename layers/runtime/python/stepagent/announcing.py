@@ -5,7 +5,7 @@ from typing import Any
 
 from stepagent.interactions import Interaction
 from stepagent.journal import Journal, shown
-from stepagent.notifying import notify
+from stepagent.notifying import notify, notify_waiting
 from stepagent.questions import in_words
 
 _MAX_ARGUMENTS_CHARS = 20_000  # of a call, in an event
@@ -19,14 +19,15 @@ def view(interaction: Interaction) -> dict[str, Any]:
 
 
 def announce_question(interaction: Interaction) -> None:
-    """Tells what is asked. Arguments too long for an event are null there; the interaction itself has them."""
+    """Tells what is asked. Arguments or a plan too long for an event are null there; the interaction has them."""
     told = {name: value for name, value in view(interaction).items() if name not in _NOT_IN_EVENTS}
-    for name in {"arguments", "bound"} & set(told):
+    for name in {"arguments", "bound", "plan"} & set(told):
         told[name] = told[name] if len(json.dumps(told[name])) <= _MAX_ARGUMENTS_CHARS else None
     for place in interaction.places:
         with Journal(place.run_id) as journal:
             journal.emit("interaction.required", **{**told, **place.model_dump()})
     notify("Interaction Required", interaction)
+    notify_waiting(interaction)
 
 
 def announce_reminder(interaction: Interaction) -> None:

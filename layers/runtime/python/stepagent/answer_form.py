@@ -4,15 +4,14 @@ import json
 import re
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from stepagent.models import Frozen
+from stepagent.strange_schemas import strange_misfit, strange_schema_flaw
 
-_MAX_SCHEMA_CHARS = 64_000
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _ALONE = "Give your answer as JSON alone: no fence, no other word before or behind it."
 _CORRECTION = "That is not the form in which the answer is wanted: {why}. Give the same answer again, rightly. {rule}"
-_WHY_CHARS = 500
 
 
 class AnswerForm(Frozen):
@@ -26,21 +25,10 @@ class AnswerForm(Frozen):
     json_schema: dict[str, Any] | None = None
     strict: bool | None = None
 
-    @field_validator("json_schema")
-    @classmethod
-    def _is_a_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
-        if schema is None:
-            return None
-        # Imported here because it takes longer than all of this module, and most answers are wanted in no form.
-        from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
-
-        if len(json.dumps(schema)) > _MAX_SCHEMA_CHARS:
-            raise ValueError(f"the schema has more than {_MAX_SCHEMA_CHARS} characters")
-        try:
-            Draft202012Validator.check_schema(schema)
-        except (SchemaError, RecursionError) as error:
-            raise ValueError(f"it is not a JSON Schema: {str(getattr(error, 'message', error))[:200]}") from error
-        return schema
+    @property
+    def flaw(self) -> str | None:
+        """Why its schema is not taken, as half a sentence; None where it is. Asked of new ones: the record is read."""
+        return None if self.json_schema is None else strange_schema_flaw(self.json_schema)
 
     @property
     def rule(self) -> str:
@@ -85,24 +73,10 @@ class AnswerForm(Frozen):
             raise ValueError(f"it is not valid JSON ({error})") from None
         if self.json_schema is None and not isinstance(value, dict):
             raise ValueError("it is not a JSON object")
-        if self.json_schema is not None:
-            _check(value, self.json_schema)
+        if self.json_schema is not None and (problem := strange_misfit(value, self.json_schema)):
+            raise ValueError(problem)
         return answer
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
-
-
-def _check(value: Any, schema: dict[str, Any]) -> None:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
-    try:  # an empty registry: what a schema refers to elsewhere is not fetched
-        problem = best_match(Draft202012Validator(schema, registry=Registry()).iter_errors(value))
-    except (Unresolvable, RecursionError) as error:
-        raise ValueError(f"its schema cannot be followed ({type(error).__name__})") from error
-    if problem is not None:
-        raise ValueError(f"{problem.json_path}: {problem.message[:_WHY_CHARS]}")

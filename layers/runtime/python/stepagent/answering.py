@@ -9,10 +9,11 @@ from stepagent.delivering import deliver_to_run, tool_of
 from stepagent.errors import Conflict, Expired, InvalidRequest, NotFound
 from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.questions import ApprovalQuestion
-from stepagent.runs import CallKey, CallResult, InteractionId, Principal, RunKey
+from stepagent.runs import CallKey, InteractionId, Principal, RunKey
 from stepagent.store import questions as store
 from stepagent.store.calls import load_call
 from stepagent.store.questions import Approved
+from stepagent.telemetry import CallEnd, tell_call
 from stepagent.tools.execution import to_result
 
 MAX_LISTED = 100
@@ -38,7 +39,7 @@ def answer(interaction_id: str, principal: Principal, given: Answer) -> Interact
     needed = tool_of(asked).parameters if isinstance(asked.question, ApprovalQuestion) else {}
     kept = check_answer(asked.question, given, needed)
     if asked.status is InteractionStatus.PENDING:
-        store.store_answer(asked, kept, _meaning(asked, kept))
+        _store(asked, kept)
     deliver_to_run(asked)
     standing = read_interaction(interaction_id, principal)
     if standing.status is not InteractionStatus.ANSWERED:
@@ -71,18 +72,20 @@ def list_interactions(principal: Principal, status: str = "pending") -> list[Int
     return store.list_pending(principal, MAX_LISTED)
 
 
-def _meaning(interaction: Interaction, kept: Answer) -> CallResult | Approved:
-    """What an answer means for its call: its result, or that it may run."""
+def _store(interaction: Interaction, kept: Answer) -> None:
+    """Stores the first answer with what it means for its call: its result, or that it may run."""
     question, waited_s = interaction.question, interaction.waited_s(now())
     if isinstance(question, ApprovalQuestion) and isinstance(kept, dict) and lets_run(question, kept):
         edited: dict[str, Any] | None = kept.get("arguments")
         arguments = question.arguments if edited is None else edited
-        return Approved(digest_of({**arguments, **question.bound}), edited, waited_s)
+        store.store_answer(interaction, kept, Approved(digest_of({**arguments, **question.bound}), edited, waited_s))
+        return
     text, is_error = text_for_model(question, kept)
     run = RunKey.parse(interaction.run_id)
     call = load_call(run, CallKey.parse(interaction.call_id)).call
-    result = to_result(run, call, text, is_error=is_error)
-    return result.model_copy(update={"waited_s": waited_s})
+    result = to_result(run, call, text, is_error=is_error).model_copy(update={"waited_s": waited_s})
+    if store.store_answer(interaction, kept, result):
+        tell_call(run, call, result, CallEnd(error="Rejected" if is_error else ""))
 
 
 def _refuse_closed(interaction: Interaction) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal, TypeVar, assert_never
 
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
@@ -12,7 +12,16 @@ from stepagent.errors import InvalidAnswer
 from stepagent.forms import MAX_TEXT_CHARS, FormField, MultiselectField, SelectField, check_form
 from stepagent.models import Frozen
 from stepagent.options import Option, match_option
-from stepagent.questions import ApprovalQuestion, ChoiceQuestion, FormQuestion, Question, TextQuestion
+from stepagent.planning.plan import PlanFlaw, PlannedStep
+from stepagent.planning.revising import replaced
+from stepagent.questions import (
+    ApprovalQuestion,
+    ChoiceQuestion,
+    FormQuestion,
+    PlanQuestion,
+    Question,
+    TextQuestion,
+)
 from stepagent.schemas import misfit
 
 Answer = str | dict[str, Any]
@@ -23,20 +32,33 @@ _MAX_RULE_CHARS = 300
 _PARAM = "answer"
 
 
-class ApprovalAnswer(Frozen):
+class _DecidedAnswer(Frozen):
+    decision: Literal["approve", "edit", "reject"]
+    reason: Annotated[str, Field(max_length=_MAX_REASON_CHARS)] = ""
+
+
+class ApprovalAnswer(_DecidedAnswer):
     """What a person decides of a call. With a `digest` the answer counts for the arguments that have it, only."""
 
-    decision: Literal["approve", "edit", "reject"]
     arguments: dict[str, Any] | None = None
-    reason: Annotated[str, Field(max_length=_MAX_REASON_CHARS)] = ""
     digest: str | None = None
+
+
+class PlanAnswer(_DecidedAnswer):
+    """What a person decides of a plan; edited, these are its steps in place of those that are still open."""
+
+    steps: tuple[PlannedStep, ...] | None = None
+
+
+Decided = TypeVar("Decided", bound=_DecidedAnswer)
 
 
 def check_answer(question: Question, given: Answer, parameters: Mapping[str, Any] | None = None) -> Answer:
     """The answer in the one form in which it is kept, so that the same answer is known again.
 
-    A text is kept without outer blanks, a choice as the option's key, a form as its values by field, an approval as an
-    object with `decision`. Where an object is asked for, a text that holds it does as well: so people answer in a chat.
+    A text is kept without outer blanks, a choice as the option's key, a form as its values by field, what is decided of
+    a call or a plan as an object with `decision`. Where an object is asked for, a text that holds it does as well: so
+    people answer in a chat.
 
     Args:
         question: what was asked.
@@ -55,6 +77,8 @@ def check_answer(question: Question, given: Answer, parameters: Mapping[str, Any
             return check_form(question.fields, given if isinstance(given, dict) else _object_in(given))
         case ApprovalQuestion():
             return _approval(question, given, parameters or {})
+        case PlanQuestion():
+            return _confirmation(question, given)
         case _:
             assert_never(question)
 
@@ -74,6 +98,8 @@ def text_for_model(question: Question, answer: Answer) -> tuple[str, bool]:
             assert isinstance(answer, dict)
             reason = f" The reason: {answer['reason']}" if answer.get("reason") else ""
             return f"Not run: a person rejected this call.{reason}", True
+        case PlanQuestion():
+            return json.dumps(answer, ensure_ascii=False), False
         case _:
             assert_never(question)
 
@@ -111,7 +137,7 @@ def _object_in(given: Answer) -> dict[str, Any]:
 
 
 def _approval(question: ApprovalQuestion, given: Answer, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    decided = _decision(given)
+    decided = _decision(given, ApprovalAnswer)
     if decided.digest not in (None, question.digest):
         raise InvalidAnswer("The call has other arguments than those that were approved.", f"{_PARAM}.digest")
     match decided.decision:
@@ -127,7 +153,26 @@ def _approval(question: ApprovalQuestion, given: Answer, parameters: Mapping[str
             assert_never(decided.decision)
 
 
-def _decision(given: Answer) -> ApprovalAnswer:
+def _confirmation(question: PlanQuestion, given: Answer) -> dict[str, Any]:
+    decided = _decision(given, PlanAnswer)
+    match decided.decision:
+        case "approve":
+            return {"decision": "approve"}
+        case "reject":
+            return {"decision": "reject", "reason": decided.reason.strip()}
+        case "edit":
+            steps = decided.steps or ()
+            try:
+                replaced(question.plan, steps, question.max_steps)
+            except PlanFlaw as flaw:
+                param = ".".join(map(str, (_PARAM, *flaw.path)))
+                raise InvalidAnswer(f"{param}: {flaw}.", param) from flaw
+            return {"decision": "edit", "steps": [step.model_dump(mode="json") for step in steps]}
+        case _:
+            assert_never(decided.decision)
+
+
+def _decision(given: Answer, kind: type[Decided]) -> Decided:
     """The decision that an object or its text states, or plain words, such as `reject: not today`."""
     if isinstance(given, str) and not given.strip().startswith("{"):
         said = _SAID.fullmatch(given.strip())
@@ -137,7 +182,7 @@ def _decision(given: Answer) -> ApprovalAnswer:
             raise InvalidAnswer("Answer approve, or reject and why, such as reject: not today.", _PARAM)
         given = {"decision": decision, "reason": reason}
     try:
-        return ApprovalAnswer.model_validate(_object_in(given))
+        return kind.model_validate(_object_in(given))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         param = ".".join(map(str, (_PARAM, *first["loc"])))

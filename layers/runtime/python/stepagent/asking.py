@@ -11,7 +11,7 @@ from stepagent.errors import RecordConflict, ToolError
 from stepagent.executions import resume_execution
 from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.journal import Journal
-from stepagent.questions import Question, ask_approval, make_question
+from stepagent.questions import Question, ask_approval, ask_plan, make_question
 from stepagent.reminders import schedule_reminders
 from stepagent.runs import ENDED, Call, CallKey, CallStatus, InteractionId, Run
 from stepagent.store.calls import load_call
@@ -81,6 +81,8 @@ def _show(run: Run, interaction: Interaction) -> None:
 def _question_of(run: Run, call: Call) -> Question:
     if call.needs_approval:
         return ask_approval(call.name, call.arguments, call.bound, digest_of(call.all_arguments))
+    if call.kind == "plan":
+        return ask_plan(call.arguments, run.agent.plan.max_steps)
     tool = run.tool(call.name)
     return make_question(tool.interaction if tool else None, call.all_arguments)
 

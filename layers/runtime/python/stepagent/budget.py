@@ -78,15 +78,18 @@ def time_left_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:
     return math.inf if longest is None else longest - elapsed_s(run, calls, moment)
 
 
-def within_what_is_left(limits: Limits, run: Run) -> Limits:
-    """The limits of an agent that a run asks: its own, and no more than the run has left of tokens and money."""
+def within_what_is_left(limits: Limits, run: Run, shares: int = 1) -> Limits:
+    """The limits of an agent that a run asks: its own, and no more than the run has left of tokens and money.
+
+    With `shares` it is one of so many that begin together, each of which has its part of that.
+    """
     own, spent = run.agent.limits, run.usage
     bounds: dict[str, int | Decimal] = {}
     if own.max_total_tokens is not None:
-        left = max(1, own.max_total_tokens - spent.total_tokens)
+        left = max(1, (own.max_total_tokens - spent.total_tokens) // shares)
         bounds["max_total_tokens"] = min(left, limits.max_total_tokens or left)
     if own.max_cost_usd is not None and spent.cost_usd is not None:
-        left_usd = max(_LEAST_USD, own.max_cost_usd - spent.cost_usd)
+        left_usd = max(_LEAST_USD, (own.max_cost_usd - spent.cost_usd) / shares)
         bounds["max_cost_usd"] = min(left_usd, limits.max_cost_usd or left_usd)
     return limits.model_copy(update=bounds)
 

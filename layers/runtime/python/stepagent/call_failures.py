@@ -5,10 +5,12 @@ from stepagent.delivering import give_up
 from stepagent.journal import Journal
 from stepagent.runs import Call, CallKey, RunKey
 from stepagent.store.calls import claim_call, load_call
+from stepagent.telemetry import CallEnd
 from stepagent.tools.execution import error_result, finish_call
 
 _TIME_OUT = "States.Timeout"
-_TIMED_OUT = "The tool did not answer in time. Its effects are unknown: check before you repeat it."
+_UNKNOWN = "Its effects are unknown: check before you repeat it."
+_TIMED_OUT = f"The tool did not answer in time. {_UNKNOWN}"
 _FAILURES = {
     _TIME_OUT: _TIMED_OUT,
     "Sandbox.Timedout": _TIMED_OUT,
@@ -30,13 +32,15 @@ def record_failure(run_id: str, call_id: str, error: str) -> None:
         return
     claimed = claim_call(run, key)
     with Journal(run.run_id) as journal:
-        finish_call(journal, run, claimed.call, error_result(_failure_text(claimed.call, error)))
+        result = error_result(_failure_text(claimed.call, error, began=not claimed.ours))
+        finish_call(journal, run, claimed.call, result, CallEnd(error=error))
     cancel_sub_run(run, claimed.call)
 
 
-def _failure_text(call: Call, error: str) -> str:
+def _failure_text(call: Call, error: str, *, began: bool) -> str:
     if call.needs_approval and not call.approved:
         return f"Nobody could be asked to approve it ({error}), so it was not run."
-    if call.kind == "interactive":
+    if call.kind in ("interactive", "plan"):
         return f"Nobody could be asked ({error})."
-    return _FAILURES.get(error, f"The tool failed ({error}).")
+    unknown = f" {_UNKNOWN}" if began and not call.idempotent else ""
+    return _FAILURES.get(error, f"The tool failed ({error}).{unknown}")

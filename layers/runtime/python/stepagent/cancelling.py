@@ -3,17 +3,17 @@
 from contextlib import suppress
 
 from stepagent.budget import calls_of
-from stepagent.delegation import answer_parent, sub_run_of
+from stepagent.delegation import sub_run_of
 from stepagent.delivering import close_question
-from stepagent.ending import announce_end, outcome_of
+from stepagent.ending import CANCELLED, end_run, tell_end
 from stepagent.errors import NotFound
-from stepagent.executions import current_execution, stop_execution
+from stepagent.executions import stop_execution
 from stepagent.journal import Journal
-from stepagent.observe import count_end
-from stepagent.runs import ENDED, Call, CallStatus, Outcome, Run, RunKey, RunStatus, StopReason
+from stepagent.runs import ENDED, Call, CallStatus, Run, RunKey, RunStatus
 from stepagent.store.calls import claim_call
 from stepagent.store.conversation import load_history
-from stepagent.store.runs import close_run, require_run
+from stepagent.store.runs import require_run
+from stepagent.telemetry import CallEnd
 from stepagent.tools.execution import error_result, finish_call
 
 _NOT_RUN = "Not run: the task was cancelled before."
@@ -31,18 +31,18 @@ def cancel_run(run_id: str) -> Run:
         NotFound: there is no such run.
     """
     run = require_run(run_id)
-    if run.status not in ENDED and close_run(run, Outcome(RunStatus.CANCELLED, StopReason.CANCELLED)):
-        count_end(run.agent.name, StopReason.CANCELLED)
-    ended = require_run(run_id)
+    ended = run if run.status in ENDED else end_run(run, CANCELLED)
     if ended.status is RunStatus.CANCELLED:
         _end_calls(ended)
-        answer_parent(require_run(run_id))  # with what the agents spent that it called
-        stop_execution(current_execution(ended))
+        try:
+            tell_end(require_run(run_id))  # with what the agents spent that it called
+        finally:  # the rule on executions that died has its end told where this did not
+            stop_execution(ended)
     return ended
 
 
 def _end_calls(run: Run) -> None:
-    """Gives each open call its result, then tells who follows."""
+    """Gives each open call its result."""
     calls = calls_of(run, load_history(run.key.session))
     for question in run.pending:
         close_question(question)
@@ -51,7 +51,6 @@ def _end_calls(run: Run) -> None:
             if call.status is not CallStatus.DONE:
                 _end_call(journal, run, call)
             cancel_sub_run(run.key, call)
-        announce_end(journal, outcome_of(run))
 
 
 def _end_call(journal: Journal, run: Run, call: Call) -> None:
@@ -60,15 +59,15 @@ def _end_call(journal: Journal, run: Run, call: Call) -> None:
         return
     asks = claimed.question and not claimed.call.needs_approval  # one that was approved has begun
     asked = _NOT_ANSWERED if asks else _BEGAN
-    finish_call(journal, run.key, call, error_result(_NOT_RUN if claimed.ours else asked))
+    finish_call(journal, run.key, call, error_result(_NOT_RUN if claimed.ours else asked), CallEnd(error="Cancelled"))
 
 
 def cancel_sub_run(run: RunKey, call: Call) -> None:
-    """Ends the run of the agent that a call asked, if it asked one and that has begun.
+    """Ends the run of the agent that a call asked, or that carries out a step, if it asked one and that has begun.
 
     The call must be over before, by its result or by the end of its run: what begins the agent looks at both after it
     made the agent's run, and so one of the two sees the other.
     """
-    if call.kind == "agent":
+    if call.is_run:
         with suppress(NotFound):
             cancel_run(sub_run_of(run, call.key))

@@ -20,6 +20,7 @@ from stepagent.runs import Call, CallResult, CallStatus, InteractionId, RunKey
 from stepagent.store import questions as store
 from stepagent.store.questions import StoredQuestion
 from stepagent.store.runs import require_run
+from stepagent.telemetry import CallEnd
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import error_result, finish_call
 
@@ -89,7 +90,8 @@ def give_up(question: InteractionId, call: Call, *, timed_out: bool) -> bool:
         found = found._replace(interaction=found.interaction.model_copy(update={"status": status}))
         announce_resolved(found.interaction)
     with Journal(found.interaction.run_id) as journal:
-        finish_call(journal, RunKey.parse(found.interaction.run_id), call, _unanswered(found.interaction))
+        end = CallEnd(error=found.interaction.status.value)
+        finish_call(journal, RunKey.parse(found.interaction.run_id), call, _unanswered(found.interaction), end)
     return True
 
 
@@ -112,7 +114,7 @@ def _bring(standing: StoredQuestion) -> bool:
 def _is_asked_again(asked: Interaction) -> bool:
     """Whether the run goes on in another execution than its first. It enters its question again, or gives it up."""
     own, *_ = [ensure_execution(require_run(place.run_id)) for place in asked.places]
-    return own is not None and own.executions > 1
+    return own is not None and own.resumptions > 0
 
 
 def _settle(standing: StoredQuestion) -> None:

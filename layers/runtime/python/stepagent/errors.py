@@ -23,7 +23,7 @@ StepAgentError
 │   └── ModelReplyUnusable        empty, cut or not to be understood
 ├── ConfigurationError            the deployment's fault
 ├── RecordConflict                somebody else wrote first: read again
-├── RecordUnavailable             the tables or the bucket do not answer: the state machine tries again
+├── RecordUnavailable             the tables, the bucket or a queue do not answer: the state machine tries again
 ├── WebError                      another's server was not asked or did not answer: web/errors.py
 └── ToolError                     raised by a tool; its message goes to the model
 """
@@ -200,7 +200,7 @@ class RecordConflict(StepAgentError):
 
 
 class RecordUnavailable(StepAgentError):
-    """DynamoDB or S3 did not take a request, also when it was repeated. Every state may be entered again."""
+    """DynamoDB, S3 or SQS did not take a request, also when it was repeated. Every state may be entered again."""
 
     code: ClassVar[str] = "record_unavailable"
 

@@ -1,4 +1,4 @@
-"""Executions of the state machine: named, started, resumed, looked at."""
+"""Executions of the state machines: named, started, resumed, looked at."""
 
 import json
 import re
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOST = "LOST"  # a status beside those of the service
 SERVICE_RESTART = "States.ServiceRestart"  # the error of executions that the service lost
 _NOTHING_LEFT = {"kind": "none"}
-_TRANSIENT = frozenset({"ThrottlingException", "ExecutionLimitExceeded", "ServiceUnavailable", "InternalFailure"})
+TRANSIENT = frozenset({"ThrottlingException", "ExecutionLimitExceeded", "ServiceUnavailable", "InternalFailure"})
 
 
 @cache
@@ -53,16 +53,14 @@ def current_execution(run: Run) -> str:
     return str(ExecutionName(run.run_id, run.executions))
 
 
-def start_execution(name: str, turn: int = 1) -> bool:
-    """Starts the loop of a run at a turn; False where the name was used before, so a second start does nothing.
+def start_execution(run: Run) -> bool:
+    """Starts the execution that carries a run on; False where it was started before, so a second start does nothing.
 
-    Args:
-        name: of the execution.
-        turn: the first one to run; turns that are stored are not decided again.
+    It begins at the run's last turn: one that is stored is not decided again.
     """
-    given = {"run_id": ExecutionName.parse(name).run_id, "turn": turn}
+    name, given = current_execution(run), {"run_id": run.run_id, "turn": max(1, run.turns)}
     try:
-        client().start_execution(stateMachineArn=settings().state_machine_arn, name=name, input=json.dumps(given))
+        client().start_execution(stateMachineArn=_machine_arn(run), name=name, input=json.dumps(given))
     except client().exceptions.ExecutionAlreadyExists:
         return False
     return True
@@ -89,7 +87,7 @@ def start_workflow_execution(state_machine_arn: str, name: str, arguments: Mappi
         return "" if client().describe_execution(executionArn=arn)["status"] == "RUNNING" else arn
     except client().exceptions.ClientError as error:
         code = error.response["Error"]["Code"]
-        if code in _TRANSIENT:  # the state is entered again for it
+        if code in TRANSIENT:  # the state is entered again for it
             raise RecordUnavailable(f"Step Functions did not take a request ({code}).") from error
         raise ToolError(f"The workflow cannot be started ({code}). Do without it.") from error
     return ""
@@ -103,21 +101,21 @@ def ended_execution(execution_arn: str) -> Ended:
     return Ended("", ": ".join(filter(None, (found.get("error", found["status"]), found.get("cause", "")))))
 
 
-def stop_execution(name: str) -> None:
-    """Stops an execution of a run; one that has ended, or never began, is left as it is."""
+def stop_execution(run: Run) -> None:
+    """Stops the execution of a run; one that has ended, or never began, is left as it is."""
     try:
-        client().stop_execution(executionArn=_arn(name), error="Cancelled", cause="The run was cancelled.")
+        client().stop_execution(executionArn=_arn(run), error="Cancelled", cause="The run was cancelled.")
     except (client().exceptions.ExecutionDoesNotExist, client().exceptions.ValidationException):
         return
 
 
-def execution_status(name: str) -> str | None:
-    """How an execution of a run stands, in the service's words (`RUNNING`, `FAILED` …).
+def execution_status(run: Run) -> str | None:
+    """How the execution of a run stands, in the service's words (`RUNNING`, `FAILED` …).
 
     `LOST` where the service lost it, None where there is none, be it not yet or not any more.
     """
     try:
-        found = client().describe_execution(executionArn=_arn(name))
+        found = client().describe_execution(executionArn=_arn(run))
     except client().exceptions.ExecutionDoesNotExist:
         return None
     return LOST if found.get("error") == SERVICE_RESTART else found["status"]
@@ -138,5 +136,10 @@ def resume_execution(task_token: str, next_kind: Mapping[str, Any] = _NOTHING_LE
     return True
 
 
-def _arn(name: str) -> str:
-    return settings().state_machine_arn.replace(":stateMachine:", ":execution:") + f":{name}"
+def _machine_arn(run: Run) -> str:
+    """The state machine that carries a run: the one of plans, or that of the loop."""
+    return settings().plan_state_machine_arn if run.strategy == "plan" else settings().state_machine_arn
+
+
+def _arn(run: Run) -> str:
+    return f"{_machine_arn(run).replace(':stateMachine:', ':execution:')}:{current_execution(run)}"

@@ -15,6 +15,7 @@ from stepagent.llm.registry import MODELS_FILE, load_models
 from stepagent.observe import logger
 from stepagent.rows import Catalog, Row, RowKey, flaws
 from stepagent.store.catalog import Standing, read_standing, write_rows
+from stepagent.triggers.rules import TRIGGERS_FILE, check_agents, load_rules
 
 _ATTEMPTS = 5
 _DEPLOYER = "deploy"
@@ -28,9 +29,11 @@ def load(directory: Path) -> None:
         RecordConflict: others change the catalog all the time.
     """
     files, models = read_files(directory), load_models(directory / MODELS_FILE)
+    rules = load_rules(directory / TRIGGERS_FILE)
     for attempt in range(1, _ATTEMPTS + 1):
         standing = read_standing()
         rows = changes(files, standing, models, now())
+        check_agents(rules, _catalog({**standing.rows, **{row.key: row for row in rows}}).agents)
         try:
             write_rows(rows, standing.changes)
         except RecordConflict:
@@ -69,9 +72,13 @@ def _next_version(standing: Standing, key: RowKey) -> int:
 
 
 def _check(rows: Mapping[RowKey, Row], models: Collection[str]) -> None:
-    catalog = Catalog.of(row.spec for row in rows.values())
+    catalog = _catalog(rows)
     for key, row in rows.items():
         for flaw in flaws(row.spec, catalog, models) if row.spec else ():
             whose = f", changed live by {row.changed_by}," if row.origin == "live" else ""
             why = f"{key}{whose} is not right: {flaw.field or 'it'}: {flaw.message}"
             raise ConfigurationError(f"The files do not fit the record: {why}.")
+
+
+def _catalog(rows: Mapping[RowKey, Row]) -> Catalog:
+    return Catalog.of(row.spec for row in rows.values())

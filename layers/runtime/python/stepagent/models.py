@@ -10,6 +10,9 @@ def problems(error: ValidationError) -> str:
 
 
 class Frozen(BaseModel):
-    """Immutable, and strict about unknown fields, so that a typing mistake in a catalog row is found."""
+    """Immutable, and strict about unknown fields, so that a typing mistake in a catalog row is found.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    What does not fit is not quoted: errors end in logs, and values are payloads.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -20,6 +20,7 @@ from stepagent.forms import (
 )
 from stepagent.models import Frozen, problems
 from stepagent.options import Option, Options
+from stepagent.planning.plan import Plan, StepStatus, in_lines
 
 MAX_DESCRIPTION_CHARS = 8_000  # the call's arguments keep all of it
 _SHOWN_CHARS = 2_000  # of the arguments, in the words of an approval
@@ -109,7 +110,18 @@ class ApprovalQuestion(Frozen):
     digest: str
 
 
-Question = Annotated[TextQuestion | ChoiceQuestion | FormQuestion | ApprovalQuestion, Field(discriminator="type")]
+class PlanQuestion(Frozen):
+    """Whether a plan may be carried out. What is still open of it may be changed, within so many steps in all."""
+
+    type: Literal["plan"] = "plan"
+    description: str
+    plan: Plan
+    max_steps: int
+
+
+Question = Annotated[
+    TextQuestion | ChoiceQuestion | FormQuestion | ApprovalQuestion | PlanQuestion, Field(discriminator="type")
+]
 _options: TypeAdapter[tuple[Option, ...]] = TypeAdapter(Options)
 
 
@@ -135,6 +147,11 @@ def make_question(spec: QuestionSpec | None, arguments: Mapping[str, Any]) -> Qu
 
 def ask_approval(tool: str, arguments: dict[str, Any], bound: dict[str, Any], digest: str) -> ApprovalQuestion:
     return ApprovalQuestion(description=f"May {tool} run?", arguments=arguments, bound=bound, digest=digest)
+
+
+def ask_plan(arguments: Mapping[str, Any], max_steps: int) -> PlanQuestion:
+    plan = Plan.model_validate(arguments["plan"])
+    return PlanQuestion(description="May this plan be carried out?", plan=plan, max_steps=max_steps)
 
 
 def in_words(question: Question) -> str:
@@ -183,6 +200,10 @@ def _lines(question: Question) -> Iterator[str]:
             yield f"{question.description} {_shown(question.arguments)}"
             if question.bound:
                 yield f"Set by the agent's author: {_shown(question.bound)}"
+            yield "Answer approve, or reject and why."
+        case PlanQuestion():
+            yield question.description
+            yield from in_lines(question.plan.having(StepStatus.PENDING))
             yield "Answer approve, or reject and why."
         case _:
             assert_never(question)

@@ -25,19 +25,18 @@ def ensure_execution(run: Run) -> Run | None:
     """
     if run.status in ENDED:
         return None
-    status = execution_status(current_execution(run))
+    status = execution_status(run)
     if status == "RUNNING":
         return run
     if status is None and now() - (run.resumed_at or run.created_at) < _START_GRACE:
         return _started(run)  # whoever recorded it may have died before its start
-    if status in (None, LOST) and run.executions <= MAX_RESUMPTIONS:
+    if status in (None, LOST) and run.resumptions < MAX_RESUMPTIONS:
         return _started(count_execution(run))
     return None
 
 
 def _started(run: Run) -> Run:
-    name = current_execution(run)
-    if start_execution(name, max(1, run.turns)):
-        facts = {"run_id": run.run_id, "execution": name, "turn": run.turns}
+    if start_execution(run):
+        facts = {"run_id": run.run_id, "execution": current_execution(run), "turn": run.turns}
         logger.warning("execution started for a run that had none", extra=facts)
     return run

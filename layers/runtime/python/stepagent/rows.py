@@ -13,6 +13,7 @@ Spec = AgentSpec | ToolSpec
 SPECS: dict[RowKind, type[AgentSpec] | type[ToolSpec]] = {"agent": AgentSpec, "tool": ToolSpec}
 
 MAX_ROW_BYTES = 100_000  # a run keeps copies of the rows that it began with, and reads them every turn
+_SHOWN_CHARS = 80  # of a name, which a client may have made up
 
 
 class RowKey(NamedTuple):
@@ -22,7 +23,7 @@ class RowKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r}"
+        return f"{self.kind} {self.name[:_SHOWN_CHARS]!r}"
 
 
 class Row(NamedTuple):
@@ -105,6 +106,8 @@ def _flaws_of_agent(agent: AgentSpec, catalog: Catalog, models: Collection[str])
     for index, use in enumerate(agent.tools):
         if use.tool not in catalog.tools:
             yield Flaw(f"tools.{index}", f"there is no tool {use.tool!r}")
+    if agent.answer_form and (flaw := agent.answer_form.flaw):
+        yield Flaw("answer_form.json_schema", flaw)
     if agent.model not in models:
         yield Flaw("model", f"models.yaml has no model {agent.model!r}, it has {', '.join(models)}")
 

@@ -8,9 +8,11 @@ from typing import Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import Field
 
-from stepagent.agents import AgentSpec
+from stepagent.agents import AgentSpec, Strategy
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
+from stepagent.planning.plan import Plan
+from stepagent.replies.reply_to import ReplyTo
 from stepagent.spending import UsedKey
 from stepagent.tool_specs import ToolKind, ToolSpec
 from stepagent.usage import Usage
@@ -87,6 +89,7 @@ class StopReason(StrEnum):
     ANSWERED = "answered"
     STOP_TOOL = "stop_tool"
     MAX_TURNS = "max_turns"
+    MAX_REVISIONS = "max_revisions"
     MAX_CALLS = "max_calls"
     MAX_TOKENS = "max_tokens"
     MAX_COST = "max_cost"
@@ -112,6 +115,21 @@ class CallAddress(Frozen):
     call_id: CallId
 
 
+class ChosenStrategy(Frozen):
+    """How the model chose to work in a run whose agent leaves that to it, and why."""
+
+    strategy: Literal["react", "plan"]
+    why: str = ""
+
+
+class BatchPlace(Frozen):
+    """The input of a batch that a run answers. `n` counts a batch's inputs from 0, in the order of their results."""
+
+    batch_id: str
+    input_id: str
+    n: int
+
+
 class Run(Frozen):
     """One question and everything that was done to answer it. The agent and its tools are copies from its start.
 
@@ -133,6 +151,8 @@ class Run(Frozen):
     top: CallAddress | None = None
     depth: int = 0
     used_key: UsedKey | None = Field(None, description="Which key it was started with, itself or from above.")
+    batch: BatchPlace | None = None
+    reply_to: ReplyTo | None = Field(None, description="Where its result is sent when it has ended.")
     status: RunStatus = RunStatus.RUNNING
     ended_at: datetime | None = None
     stop_reason: StopReason | None = None
@@ -141,15 +161,35 @@ class Run(Frozen):
     usage: Usage = Usage()
     turns: int = 0
     pending: tuple[InteractionId, ...] = ()
-    executions: int = Field(1, description="How many carried it on, one after the other: each but the last was lost.")
+    executions: int = Field(
+        1, description="How many carried it on, one after the other: each but the last was lost, or handed it on."
+    )
     resumed_at: datetime | None = None
+    chosen: ChosenStrategy | None = None
+    plan: Plan | None = None
+    told: bool = Field(False, description="Whether its end was told to those who do not follow it.")
 
     @property
     def key(self) -> RunKey:
         return RunKey.parse(self.run_id)
 
+    @property
+    def strategy(self) -> Strategy:
+        """How it works; `auto` until the model has chosen."""
+        return self.chosen.strategy if self.chosen else self.agent.strategy
+
+    @property
+    def resumptions(self) -> int:
+        """How often an execution took the place of one that was lost."""
+        handed_on = self.chosen is not None and self.chosen.strategy == "plan"
+        return self.executions - 1 - handed_on
+
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in self.tools if tool.name == name), None)
+
+
+# What a call asks for: a tool of this kind, a step of the run's plan, or whether a person confirms that plan.
+CallKind = ToolKind | Literal["step", "plan"]
 
 
 class CallStatus(StrEnum):
@@ -184,7 +224,7 @@ class Call(Frozen):
     call_id: CallId
     name: str
     arguments: dict[str, Any]
-    kind: ToolKind = "lambda"
+    kind: CallKind = "lambda"
     bound: dict[str, Any] = Field(default_factory=dict)
     caller: Principal = Principal("")
     needs_approval: bool = False
@@ -202,6 +242,16 @@ class Call(Frozen):
         return CallKey.parse(self.call_id)
 
     @property
+    def is_step(self) -> bool:
+        """Whether it carries out a step of the run's plan."""
+        return self.kind == "step"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether another run answers it."""
+        return self.kind in ("agent", "step")
+
+    @property
     def all_arguments(self) -> dict[str, Any]:
         """The model's arguments and those that the author bound, which win."""
         return {**self.arguments, **self.bound}
@@ -217,11 +267,15 @@ class CallRef(Frozen):
 
 
 class Decision(Frozen):
-    """What a turn came to: the only thing that Think returns to the state machine."""
+    """What a turn came to: the only thing that Think returns to the state machine.
+
+    `confirm` and `answer` are for runs that work by a plan: its call is a person's to answer, or nothing is left to do
+    but to answer.
+    """
 
     run_id: RunId
     turn: int
-    next: Literal["act", "done", "wait", "fail"]
+    next: Literal["act", "confirm", "answer", "done", "wait", "fail"]
     reason: str = ""
     calls: tuple[CallRef, ...] = ()
     wait_s: int = 0
@@ -238,7 +292,11 @@ class Outcome(NamedTuple):
 
 
 class TurnRecord(NamedTuple):
-    """All that a turn changes. `unsaid` is text for people that no stream has carried."""
+    """All that a turn changes. `unsaid` is text for people that no stream has carried.
+
+    `plan` is the run's plan where the turn changed it, and `news` why its steps are others, None where only their
+    statuses are.
+    """
 
     decision: Decision
     reply: AssistantMessage | None
@@ -247,3 +305,5 @@ class TurnRecord(NamedTuple):
     outcome: Outcome | None = None
     failure: Failure | None = None
     unsaid: str = ""
+    plan: Plan | None = None
+    news: str | None = None

@@ -1,36 +1,50 @@
 """The Think state: loads a run, has one turn decided, stores what it came to, and tells who follows the run."""
 
 import uuid
+from collections.abc import Sequence
+from typing import Literal
 
 from stepagent.agents import MODEL_FIELDS
 from stepagent.budget import calls_of, time_left_s
 from stepagent.clock import now
-from stepagent.delegation import answer_parent
 from stepagent.delivering import close_question
-from stepagent.ending import announce_end, announce_end_of
+from stepagent.ending import CANCELLED, end_run, note_end, tell_end, tell_others
 from stepagent.errors import ConfigurationError, ModelBusy, ModelError, RecordConflict
+from stepagent.executions import start_execution
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
 from stepagent.llm.reply import Listener, ModelRequest, Reply
-from stepagent.observe import count_end, logger
-from stepagent.runs import ENDED, Decision, Failure, Outcome, Run, RunStatus, StopReason, TurnRecord
+from stepagent.messages import Message
+from stepagent.observe import logger
+from stepagent.planning.choosing import CHOICE_TOKENS, choose_strategy
+from stepagent.planning.turn import run_plan_turn
+from stepagent.planning.words import told_plan
+from stepagent.runs import ENDED, Call, Decision, Failure, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
 from stepagent.store.conversation import load_history
 from stepagent.store.modes import refuse_mode, refused_modes
-from stepagent.store.runs import close_run, count_usage, require_run
+from stepagent.store.runs import count_usage, require_run, store_strategy
 from stepagent.store.turns import Claim, claim_turn, store_turn
-from stepagent.turn import Ask, run_turn
+from stepagent.telemetry import UNTIMED, tell_call
+from stepagent.turn import run_turn
+from stepagent.turn_watch import TurnWatch
+from stepagent.usable import Ask
 from stepagent.usage import Usage
 
 _MAX_ATTEMPTS = 3
 _MAX_REQUESTED_WAITS = 10  # a provider that says how long to wait is believed more often
 _MAX_WAIT_S = 300
 _FAILURE_CHARS = 1_000
+_CHOICE = 0  # the turn before the first one, in which a model chooses how to work
+
+Machine = Literal["agent", "plan"]
 
 
-def think(run_id: str, turn: int) -> Decision:
+def think(run_id: str, turn: int, machine: Machine = "agent") -> Decision:
     """Runs one turn. A turn that is stored, or a run that has ended, returns its decision and asks no model.
+
+    A run that turns out to work by a plan leaves the state machine of the loop for an execution of the other one.
 
     Raises:
         NotFound: there is no such run.
@@ -39,11 +53,18 @@ def think(run_id: str, turn: int) -> Decision:
     """
     run = require_run(run_id)
     if run.status not in ENDED and _is_forsaken(run):
-        close_run(run, Outcome(RunStatus.CANCELLED, StopReason.CANCELLED))
-        run = require_run(run_id)
+        run = end_run(run, CANCELLED)
     if run.status in ENDED:
-        announce_end_of(run)
+        tell_end(run)
         return _ended(run, turn)
+    if run.strategy == "auto":
+        chosen = _choose(run, turn)
+        if isinstance(chosen, Decision):
+            return chosen
+        run = chosen
+    if run.strategy == "plan" and machine == "agent":
+        start_execution(run)
+        return Decision(run_id=run.run_id, turn=turn, next="done", reason="plan")
     claim = claim_turn(run, turn, uuid.uuid4().hex)
     return claim.decision or _decide(run, turn, claim)
 
@@ -59,27 +80,61 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
         entries = load_history(run.key.session)
+        decide = run_plan_turn if run.strategy == "plan" else run_turn
+        watch = TurnWatch(run, turn, claim.attempt)
         try:
-            record = run_turn(run, turn, entries, _asker(run, journal))
-        except ModelBusy as busy:
-            left_s = time_left_s(run, calls_of(run, entries), now())
-            if claim.attempt < (_MAX_REQUESTED_WAITS if busy.wait_s else _MAX_ATTEMPTS) and left_s > 0:
-                return _wait(run, turn, claim.attempt, busy, left_s)
-            record = _failed(run, turn, busy)
+            record = decide(run, turn, entries, _asker(run, journal, watch))
+            watch.tell(record.decision, record.usage)
         except (ModelError, ConfigurationError) as error:
+            if wait := _wait(run, turn, claim, entries, error):
+                watch.tell(wait, _usage_of(error), error)
+                return wait
             record = _failed(run, turn, error)
-        try:
-            store_turn(run, claim.claim_id, record)
-        except RecordConflict:  # what was asked is paid for all the same
-            count_usage(run, record.usage)
-            raise
-        _tell(journal, turn, record)
+            watch.tell(record.decision, record.usage, error)
+        _store(run, claim, record)
+        _tell(journal, run, record, watch)
         if record.outcome:
-            count_end(run.agent.name, record.outcome.stop_reason)
-            announce_end(journal, record.outcome)
-    if record.outcome and run.parent:
-        answer_parent(require_run(run.run_id))
+            note_end(journal, run, record.outcome)
+    if record.outcome:
+        tell_others(require_run(run.run_id))
     return record.decision
+
+
+def _choose(run: Run, turn: int) -> Run | Decision:
+    """The run with the strategy that its model chose, or a decision in its place: to wait, or to fail."""
+    claim = claim_turn(run, _CHOICE, uuid.uuid4().hex)
+    if claim.decision:
+        return claim.decision
+    most = min(CHOICE_TOKENS, run.agent.limits.max_output_tokens or CHOICE_TOKENS)
+    limits = run.agent.limits.model_copy(update={"max_output_tokens": most})
+    watch = TurnWatch(run, _CHOICE, claim.attempt)
+    brief = run.model_copy(update={"agent": run.agent.model_copy(update={"limits": limits})})
+    entries = load_history(run.key.session)
+    with Journal(run.run_id) as journal:
+        try:
+            chosen, usage = choose_strategy(run, entries, _asker(brief, journal, watch))
+        except (ModelError, ConfigurationError) as error:
+            if wait := _wait(run, turn, claim, entries, error):
+                watch.tell(wait, _usage_of(error), error)
+                return wait
+            record = _failed(run, _CHOICE, error)
+            watch.tell(record.decision, record.usage, error)
+            _store(run, claim, record)
+            return record.decision
+        watch.tell(Decision(run_id=run.run_id, turn=_CHOICE, next="act", reason=chosen.strategy), usage)
+        run = store_strategy(run, chosen, usage)
+        if run.chosen is None:  # it was ended meanwhile
+            return _ended(run, turn)
+        journal.emit("strategy.chosen", **run.chosen.model_dump())
+    return run
+
+
+def _store(run: Run, claim: Claim, record: TurnRecord) -> None:
+    try:
+        store_turn(run, claim.claim_id, record)
+    except RecordConflict:  # what was asked is paid for all the same
+        count_usage(run, record.usage)
+        raise
 
 
 class _Unchecked:
@@ -95,11 +150,10 @@ class _Unchecked:
         self._listener.reasoning(fragment)
 
 
-def _asker(run: Run, journal: Journal) -> Ask:
-    listener: Listener = _Unchecked(journal) if run.agent.answer_form else journal
-
+def _asker(run: Run, journal: Journal, watch: TurnWatch) -> Ask:
     def asked(request: ModelRequest) -> Reply:
-        return ask(_models(run), request, _wishes(run), _MEMORY, listener)
+        listener: Listener = _Unchecked(journal) if request.form else journal
+        return watch.heard(ask(_models(run), request, _wishes(run), _MEMORY, listener))
 
     return asked
 
@@ -123,7 +177,7 @@ def _wishes(run: Run) -> Wishes:
     agent = run.agent
     fields = {"max_tokens": agent.limits.max_output_tokens, **agent.model_dump(include=set(MODEL_FIELDS))}
     given = {name: value for name, value in fields.items() if value is not None and value != ()}
-    return Wishes(agent.mode, agent.protocol, given, agent.answer_form)
+    return Wishes(agent.mode, agent.protocol, given)
 
 
 _MEMORY = Memory(
@@ -132,30 +186,53 @@ _MEMORY = Memory(
 )
 
 
-def _wait(run: Run, turn: int, attempt: int, busy: ModelBusy, left_s: float) -> Decision:
-    logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": busy.message})
-    count_usage(run, busy.usage)
-    wait_s = max(1, round(min(_MAX_WAIT_S, left_s, busy.wait_s or 2 ** (attempt - 1))))
-    return Decision(run_id=run.run_id, turn=turn, next="wait", reason=busy.code, wait_s=wait_s)
+def _wait(
+    run: Run,
+    turn: int,
+    claim: Claim,
+    entries: Sequence[Message | Call],
+    error: ModelError | ConfigurationError,
+) -> Decision | None:
+    """The decision to ask again later, where that may help and there is time for it."""
+    left_s = time_left_s(run, calls_of(run, entries), now())
+    if not isinstance(error, ModelBusy) or left_s <= 0:
+        return None
+    attempt = claim.attempt
+    if attempt >= (_MAX_REQUESTED_WAITS if error.wait_s else _MAX_ATTEMPTS):
+        return None
+    logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": error.message})
+    count_usage(run, error.usage)
+    wait_s = max(1, round(min(_MAX_WAIT_S, left_s, error.wait_s or 2 ** (attempt - 1))))
+    return Decision(run_id=run.run_id, turn=turn, next="wait", reason=error.code, wait_s=wait_s)
 
 
 def _failed(run: Run, turn: int, error: ModelError | ConfigurationError) -> TurnRecord:
     decision = Decision(run_id=run.run_id, turn=turn, next="fail", reason=error.code)
-    usage = error.usage if isinstance(error, ModelError) else Usage()
-    return TurnRecord(
-        decision, None, (), usage, failure=Failure(code=error.code, message=error.message[:_FAILURE_CHARS])
-    )
+    failure = Failure(code=error.code, message=error.message[:_FAILURE_CHARS])
+    return TurnRecord(decision, None, (), _usage_of(error), failure=failure)
 
 
-def _tell(journal: Journal, turn: int, record: TurnRecord) -> None:
+def _usage_of(error: ModelError | ConfigurationError) -> Usage:
+    return error.usage if isinstance(error, ModelError) else Usage()
+
+
+def _tell(journal: Journal, run: Run, record: TurnRecord, watch: TurnWatch) -> None:
     refused = record.outcome is not None and record.outcome.stop_reason is StopReason.REFUSED
     (journal.refusal if refused else journal.text)(record.unsaid)
     if record.reply:
-        names = [{"id": call.call_id, "name": call.name} for call in record.reply.calls]
-        journal.emit("message.completed", turn=turn, calls=names)
-        journal.emit("usage", turn=turn, **record.usage.model_dump(mode="json"))
+        steps = [{"id": call.arguments["step"], "call_id": call.call_id} for call in record.calls if call.is_step]
+        calls = [{"id": call.call_id, "name": call.name} for call in record.calls if not call.is_step]
+        said = {"turn": record.decision.turn, "calls": calls}
+        journal.emit("message.completed", **said, **({"steps": steps} if steps else {}))
+        journal.emit("usage", turn=record.decision.turn, **record.usage.model_dump(mode="json"), **watch.times)
+    if record.plan and record.news is not None:
+        if run.plan is None:
+            journal.emit("plan.created", plan=told_plan(record.plan))
+        else:
+            journal.emit("plan.updated", plan=told_plan(record.plan), why=record.news)
     for call in record.calls:
         if call.result:
+            tell_call(run.key, call, call.result, UNTIMED, known=run.tool(call.name) is not None)
             journal.emit("tool.completed", id=call.call_id, name=call.name, text=shown(call.result.text), is_error=True)
 
 

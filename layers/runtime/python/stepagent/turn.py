@@ -1,13 +1,12 @@
 """One turn of the loop: the model is asked once, and what follows is decided. Pure: the model is handed in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stepagent.agents import AgentSpec
 from stepagent.answer_form import AnswerForm
 from stepagent.budget import Reached, calls_of, reached, with_notices
 from stepagent.calls import Terms, make_call, reference, to_tool_call
 from stepagent.clock import now
-from stepagent.errors import ModelError, ModelFiltered, ModelReplyUnusable
 from stepagent.history import to_messages
 from stepagent.llm.content import with_quoted_files
 from stepagent.llm.reply import ModelRequest, Reply
@@ -23,12 +22,14 @@ from stepagent.runs import (
     TurnRecord,
 )
 from stepagent.tool_specs import READ_RESULT, ToolSpec
+from stepagent.usable import Ask, ask_until_usable, in_form
 from stepagent.usage import Usage
 
-Ask = Callable[[ModelRequest], Reply]
-
 MAX_RECORDED_CALLS = 50  # a reply with more is a runaway; its turn must still fit one transaction
-_MAX_CORRECTIONS = 2
+THINK_FIRST = (
+    "Think before each reply, between <think> and </think>: which steps does the task take, which of them are done, "
+    "what has to come next, and does a result change that? Nobody else reads this. Your reply stands behind it."
+)
 _MESSAGES_WITH_IMAGES = 2  # the question and the one before it
 _CLOSING = "{why} Answer now, from what you know; no more tools can be called."
 _NO_CLOSING_ANSWER = "I stopped after {turns} steps without reaching an answer: {why}."
@@ -48,17 +49,16 @@ def run_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask) -
     """
     if stopped := _stop_tool_answer(run, turn, entries):
         return _done(run, turn, StopReason.STOP_TOOL, AssistantMessage(text=stopped), Usage(), unsaid=stopped)
-    agent, tools = run.agent, _offered(run, entries)
-    messages = with_notices(run, _shown(agent, to_messages(entries)), entries)
-    request = ModelRequest(_system(run), messages, tools, vision=agent.vision, file_header=agent.reads_files)
-    request = request._replace(tool_choice=agent.tool_choice if turn == 1 else "auto")  # said of the next step alone
+    request = request_of(run, entries, agent_words(run), run.agent.answer_form)
+    tools = _offered(run, entries)
     if bound := reached(run, turn, entries, now()):
-        closing = _CLOSING.format(why=bound.to_model)
-        reply = ask(request._replace(closing=closing, tools=()))
-        return _close(run, turn, bound, _in_form(agent.answer_form, request, reply, ask))
-    reply = _ask_until_usable(ask, request)
+        reply = ask(request._replace(closing=_CLOSING.format(why=bound.to_model)))
+        return close(run, turn, bound, in_form(request, reply, ask))
+    # A choice is said of the first step alone.
+    request = request._replace(tools=tools, tool_choice=run.agent.tool_choice if turn == 1 else "auto")
+    reply = ask_until_usable(ask, request)
     if not reply.calls:
-        return _answer(run, turn, _in_form(agent.answer_form, request, reply, ask))
+        return answer(run, turn, in_form(request, reply, ask))
     made = len(calls_of(run, entries))
     return _act(run, turn, reply, tools, made)
 
@@ -69,67 +69,20 @@ def _offered(run: Run, entries: Sequence[Message | Call]) -> tuple[ToolSpec, ...
     return tuple(tool for tool in run.tools if kept or tool.name != READ_RESULT)
 
 
-def _ask_until_usable(ask: Ask, request: ModelRequest) -> Reply:
-    """A reply that says something and keeps to the protocol.
-
-    Nothing at all is asked for once more, a broken protocol is corrected twice; all of it counts.
-    """
-    spent, empty, corrections = Usage(), 0, 0
-    while True:
-        try:
-            reply = ask(request)
-        except ModelError as error:
-            error.usage = spent + error.usage
-            raise
-        spent += reply.usage
-        _check_filter(reply, spent)
-        if reply.correction and not reply.calls:
-            corrections += 1
-            request = request._replace(correction=reply.correction)
-        elif reply.is_empty:
-            empty += 1
-        else:
-            return reply._replace(usage=spent)
-        if corrections > _MAX_CORRECTIONS:
-            raise ModelReplyUnusable("The model did not keep to the form of a tool call, three times.", usage=spent)
-        if empty > 1:
-            finish = reply.finish_reason or "none"
-            raise ModelReplyUnusable(f"The model's reply was empty, twice (finish reason: {finish}).", usage=spent)
+def request_of(
+    run: Run, entries: Sequence[Message | Call], words: Sequence[str], form: AnswerForm | None
+) -> ModelRequest:
+    """What a model is asked in this run: the conversation so far, these words and the form before it, no tools yet."""
+    agent = run.agent
+    system = "\n\n".join(filter(None, (*map(str.strip, words), form.rule if form else "")))
+    messages = with_notices(run, _shown(agent, to_messages(entries)), entries)
+    return ModelRequest(system, messages, (), vision=agent.vision, file_header=agent.reads_files, form=form)
 
 
-def _in_form(form: AnswerForm | None, request: ModelRequest, reply: Reply, ask: Ask) -> Reply:
-    """The reply with an answer of this form. One that has another is corrected once, and no tool is offered for that.
-
-    A refusal stays as it is, and so does what was cut at the limit of a reply: its finish reason tells.
-    """
-    if form is None or reply.finish_reason == "length" or (reply.refusal and not reply.text.strip()):
-        return reply
-    try:
-        return reply._replace(text=form.read(reply.text))
-    except ValueError as why:
-        told = UserMessage(text=form.correction(str(why)))
-    said = [AssistantMessage(text=reply.text)] if reply.text.strip() else []
-    again = request._replace(messages=[*request.messages, *said, told], tools=(), tool_choice="auto")
-    try:
-        corrected = _ask_until_usable(ask, again)
-    except ModelError as error:
-        error.usage = reply.usage + error.usage
-        raise
-    spent = reply.usage + corrected.usage
-    try:
-        return corrected._replace(text=form.read(corrected.text), calls=(), usage=spent)
-    except ValueError as why:
-        raise ModelReplyUnusable(f"The answer has not the form that is wanted, twice: {why}.", usage=spent) from why
-
-
-def _check_filter(reply: Reply, spent: Usage) -> None:
-    if reply.finish_reason == "content_filter":
-        raise ModelFiltered("The content filter of the model's provider stopped the reply.", usage=spent)
-
-
-def _system(run: Run) -> str:
-    form = run.agent.answer_form.rule if run.agent.answer_form else ""
-    return "\n\n".join(part for part in (run.agent.instructions.strip(), run.system.strip(), form) if part)
+def agent_words(run: Run) -> tuple[str, ...]:
+    """What the model is told about itself, by the agent's author and by the caller."""
+    thinking = THINK_FIRST if run.agent.reasoning == "cot" else ""
+    return (run.agent.instructions, run.system, thinking)
 
 
 def _shown(agent: AgentSpec, messages: Sequence[Message]) -> list[Message]:
@@ -158,7 +111,7 @@ def _stop_tool_answer(run: Run, turn: int, entries: Sequence[Message | Call]) ->
     return "\n\n".join(result.text for result in results if not result.is_error)
 
 
-def _answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
+def answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
     """No calls: the text is the answer, or a refusal stands in its place."""
     if not reply.text.strip() and reply.refusal:
         message = AssistantMessage(text=reply.refusal, reasoning=reply.reasoning)
@@ -169,7 +122,7 @@ def _answer(run: Run, turn: int, reply: Reply) -> TurnRecord:
     return _done(run, turn, reason, message, reply.usage, unsaid=unsaid)
 
 
-def _close(run: Run, turn: int, bound: Reached, reply: Reply) -> TurnRecord:
+def close(run: Run, turn: int, bound: Reached, reply: Reply) -> TurnRecord:
     """The soft landing: whatever the closing call said is the answer; calls that it made all the same are not run."""
     unsaid = "" if reply.text.strip() else _NO_CLOSING_ANSWER.format(turns=turn - 1, why=bound.to_person)
     message = AssistantMessage(text=unsaid or reply.text, reasoning=reply.reasoning)

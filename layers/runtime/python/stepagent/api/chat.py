@@ -97,7 +97,7 @@ async def whole_chat(following: Following, ignored: Sequence[str] = ()) -> dict[
 async def _stream(request: ChatRequest, following: Following) -> AsyncIterator[bytes]:
     run, answer = following.run, _name(request, "answer")
     progress, transcript = Progress(), Transcript()
-    began = shapes.extension(run) | _told(request.ignored)
+    began = shapes.extension(run) | shapes.told(request.ignored)
     yield shapes.sse(shapes.chunk(run, {"role": "assistant", "content": ""}, stepagent=began), answer)
     async for event in follow(run.run_id, following.after, progress):
         if event is None:
@@ -159,12 +159,7 @@ def _standing(run: Run, progress: Progress, ignored: Sequence[str]) -> dict[str,
     shown = sorted(progress.questions.values(), key=lambda each: order.get(each["interaction_id"], len(order)))
     questions = shown if run.status is RunStatus.WAITING else []
     spent = {"cost_usd": shapes.cost_usd(run.usage)}
-    return {**shapes.extension(run), **spent, "interactions": questions, **_told(ignored)}
-
-
-def _told(ignored: Sequence[str]) -> dict[str, Any]:
-    """Fields of the request that nobody knows: whoever sent them reads that they had no effect."""
-    return {"ignored": ignored} if ignored else {}
+    return {**shapes.extension(run), **spent, "interactions": questions, **shapes.told(ignored)}
 
 
 def _responses(run: Run) -> list[dict[str, Any]]:

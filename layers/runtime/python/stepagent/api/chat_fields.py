@@ -1,11 +1,11 @@
 """Fields of a chat completion beside its messages."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, model_validator
 
 from stepagent.answer_form import AnswerForm
-from stepagent.api.body import Body
+from stepagent.api.body import Body, OpenBody
 
 Metadata = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=64)], Annotated[str, Field(max_length=512)]],
@@ -41,35 +41,35 @@ class JsonSchema(Body):
     schema_: dict[str, Any] = Field({}, alias="schema")
     strict: bool | None = None
 
+    @model_validator(mode="after")
+    def _is_a_form(self) -> Self:
+        try:
+            flaw = self.form.flaw
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{problem['loc'][0]}: {problem['msg']}") from error
+        if flaw:
+            raise ValueError(f"schema: {flaw}")
+        return self
+
+    @property
+    def form(self) -> AnswerForm:
+        return AnswerForm(name=self.name, description=self.description, json_schema=self.schema_, strict=self.strict)
+
 
 class JsonSchemaFormat(Body):
     type: Literal["json_schema"]
     json_schema: JsonSchema
 
-    @field_validator("json_schema")
-    @classmethod
-    def _is_a_form(cls, given: JsonSchema) -> JsonSchema:
-        try:
-            _form(given)
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]
-            name = {"json_schema": "schema"}.get(str(problem["loc"][0]), problem["loc"][0])
-            raise ValueError(f"{name}: {problem['msg'].removeprefix('Value error, ')}") from error
-        return given
-
     @property
     def form(self) -> AnswerForm | None:
-        return _form(self.json_schema)
-
-
-def _form(given: JsonSchema) -> AnswerForm:
-    return AnswerForm(name=given.name, description=given.description, json_schema=given.schema_, strict=given.strict)
+        return self.json_schema.form
 
 
 ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
 
 
-class NotOffered(Body):
+class NotOffered(OpenBody):
     """What OpenAI offers and we do not. Each is taken at the value that asks for nothing, which many clients send.
 
     An agent's tools are the deployment's, so a client's own would never be called.
@@ -87,6 +87,7 @@ class NotOffered(Body):
     modalities: list[Literal["text"]] = Field(["text"], min_length=1, max_length=1)
     audio: None = None
     prediction: None = None
+    moderation: None = None
     web_search_options: None = None
     verbosity: Literal["medium"] = "medium"
     service_tier: Literal["auto", "default"] = "auto"

@@ -1,9 +1,10 @@
 """Messages as clients send them, with what they bring along: texts, images, documents."""
 
+import re
 from base64 import b64decode
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from stepagent.api.body import FORMS, Body
 from stepagent.errors import InvalidRequest
@@ -22,8 +23,35 @@ class RefusalPart(Body):
     refusal: str
 
 
+_IMAGE = r"^(https://|data:image/)"
+_DOCUMENT = r"^data:(text/[a-z.+-]+|application/(json|xml|yaml))(;charset=utf-8)?;base64,"
+
+
+def _like(pattern: str, otherwise: str) -> AfterValidator:
+    """A text like a pattern; `otherwise` says what is wanted in place of any other, which a pattern does not."""
+
+    def check(given: str) -> str:
+        if not re.match(pattern, given):
+            raise ValueError(otherwise)
+        return given
+
+    return AfterValidator(check)
+
+
+ImageAddress = Annotated[
+    str,
+    _like(_IMAGE, "an image is an https address, or a data URL such as data:image/png;base64,…"),
+    Field(json_schema_extra={"pattern": _IMAGE}),
+]
+FileData = Annotated[
+    str,
+    _like(_DOCUMENT, "a file is a text document as a data URL in base64, such as data:text/plain;base64,…"),
+    Field(json_schema_extra={"pattern": _DOCUMENT}),
+]
+
+
 class ImageUrl(Body):
-    url: str = Field(pattern=r"^(https://|data:image/)")
+    url: ImageAddress
     detail: Literal["auto", "low", "high"] = "auto"
 
 
@@ -36,7 +64,7 @@ class FileContent(Body):
     """A text document as a data URL in base64."""
 
     filename: str = Field(min_length=1, max_length=255)
-    file_data: str = Field(pattern=r"^data:(text/[a-z.+-]+|application/(json|xml|yaml))(;charset=utf-8)?;base64,")
+    file_data: FileData
 
     @property
     def text(self) -> str:
@@ -87,6 +115,13 @@ class ChatMessage(Body):
     def attached(self) -> list[ImagePart | FilePart]:
         """What came along beside text."""
         return [part for part in self.parts if isinstance(part, ImagePart | FilePart)]
+
+    @property
+    def ignored(self) -> set[str]:
+        """Names of what is taken and has no effect: who speaks, and how closely an image is looked at."""
+        closely = {part.image_url.detail for part in self.parts if isinstance(part, ImagePart)} - {"auto"}
+        without_effect = {"messages.name": self.name, "messages.content.image_url.detail": closely}
+        return {name for name, given in without_effect.items() if given}
 
     def as_said(self) -> UserMessage | AssistantMessage:
         """What a person or an assistant said, with what came along.

@@ -7,8 +7,12 @@ answers preflights, and its own errors, for all origins; the functions name the 
 from stepagent.settings import settings
 
 ALLOWED_METHODS = ("GET", "POST", "PUT", "DELETE")
-ALLOWED_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "If-Match", "If-None-Match")
-EXPOSED_HEADERS = ("X-StepAgent-Run-Id", "X-StepAgent-Stop-Reason", "ETag", "Location", "Retry-After")
+# The star is for headers that OpenAI's clients add of their own (X-Stainless-…); it does not stand for Authorization.
+ALLOWED_HEADERS = (
+    *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "If-Match", "If-None-Match"),
+    "*",
+)
+EXPOSED_HEADERS = ("X-StepAgent-Run-Id", "X-StepAgent-Stop-Reason", "ETag", "Location", "Retry-After", "X-Should-Retry")
 PREFLIGHT_S = 600  # for which a browser need not ask again
 
 

@@ -29,10 +29,12 @@ class Progress:
             case "turn.started":  # only when every call has its result, whatever of that is told later
                 self._open, self.questions = set(), {}
             case "message.completed":
-                self._open = {call["id"] for call in event.data["calls"]}
+                steps = {step["call_id"] for step in event.data.get("steps", ())}
+                self._open = {call["id"] for call in event.data["calls"]} | steps
             case "tool.completed":
-                self._open.discard(event.data["id"])
-                self._drop(lambda question: bool(question["call_id"] == event.data["id"]))
+                self._close(event.data["id"])
+            case "step.completed":
+                self._close(event.data["call_id"])
             case "interaction.required":
                 self.questions[event.data["interaction_id"]] = event.data
             case "interaction.resolved":
@@ -43,6 +45,10 @@ class Progress:
     def waits(self) -> bool:
         """Only people can make the run go on."""
         return bool(self.questions) and self._open <= {question["call_id"] for question in self.questions.values()}
+
+    def _close(self, call_id: str) -> None:
+        self._open.discard(call_id)
+        self._drop(lambda question: bool(question["call_id"] == call_id))
 
     def _drop(self, is_over: Callable[[dict[str, Any]], bool]) -> None:
         self.questions = {id_: question for id_, question in self.questions.items() if not is_over(question)}

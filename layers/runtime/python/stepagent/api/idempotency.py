@@ -23,6 +23,12 @@ def job_key(request: ChatRequest, principal: Principal, name: str) -> Idempotenc
     return IdempotencyKey("job", principal, name, _digest(request), _JOB_KEPT)
 
 
+def find_job(principal: Principal, name: str) -> Begun | None:
+    """What was begun for a job with this id, whatever it said, or None."""
+    found = find_begun(IdempotencyKey("job", principal, name, "", _JOB_KEPT))
+    return found.begun if found else None
+
+
 def begun_with(key: IdempotencyKey) -> Begun | None:
     """What was begun with this key, or None.
 

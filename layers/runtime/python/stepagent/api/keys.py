@@ -32,11 +32,16 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
 class Caller(NamedTuple):
-    """Who sends a request. `scopes` are what the caller may do beyond its own sessions and runs."""
+    """Who sends a request. `scopes` are what the caller may do beyond its own sessions and runs.
+
+    `usage_key` is by what API Gateway counts its requests, "" for callers that share a usage plan. Functions are not
+    told it.
+    """
 
     principal: Principal
     scopes: frozenset[str] = frozenset()
     used_key: UsedKey | None = None
+    usage_key: str = ""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
@@ -122,7 +127,8 @@ def _recorded(key: str) -> Caller | None:
         note_use(record)
     except (RecordConflict, RecordUnavailable) as error:  # who may come in does not depend on it
         logger.warning("use of a key not noted", extra={"key_id": record.key_id, "code": error.code})
-    return Caller(record.name, frozenset(record.scopes), UsedKey(key_id=record.key_id, budget=record.budget))
+    used_key = UsedKey(key_id=record.key_id, budget=record.budget)
+    return Caller(record.name, frozenset(record.scopes), used_key, record.usage_key)
 
 
 def _check(secret: str) -> str:

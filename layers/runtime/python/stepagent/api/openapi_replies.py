@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepagent.agents import Strategy
+from stepagent.batches.models import BatchStatus
 from stepagent.interactions import InteractionStatus
+from stepagent.planning.plan import Plan
+from stepagent.replies.reply_to import ReplyTo
 from stepagent.runs import CallAddress, Failure, RunStatus, StopReason
 
 
@@ -110,12 +114,16 @@ class RunSummary(Reply):
     cost_usd: float | None = Field(description="US dollars, null where a price is not known.")
     interactions: list[str] = Field(description="Ids of the questions that it waits with.")
     parent: CallAddress | None = Field(description="The call of another run that asked for it.")
+    strategy: Strategy = Field(description="How it works; `auto` until its model has chosen.")
+    strategy_reason: str | None = Field(description="Why its model chose so.")
 
 
 class RunView(RunSummary):
     """A run as its owner sees it."""
 
     answer: str
+    plan: Plan | None = Field(description="Its steps as they stand now.")
+    reply_to: ReplyTo | None = Field(description="Where its result is sent when it has ended.")
 
 
 class Entry(Reply):
@@ -125,6 +133,42 @@ class Entry(Reply):
     type: Literal["message", "call"]
 
 
+class BatchCounts(Reply):
+    """How the inputs of a batch stand; null where that is not known yet."""
+
+    total: int | None
+    pending: int | None
+    running: int
+    succeeded: int | None
+    failed: int | None
+
+
+class BatchView(Reply):
+    object: Literal["batch"]
+    batch_id: str
+    agent: str
+    status: BatchStatus
+    failure: Failure | None
+    metadata: dict[str, str]
+    created_at: datetime
+    ended_at: datetime | None
+    executions: int
+    max_concurrency: int
+    tolerated_failure_count: int
+    tolerated_failure_percentage: float
+    counts: BatchCounts
+    files: dict[str, str] | None = Field(description="Where its results stand in the stack's bucket.")
+
+
+class BatchResult(Reply):
+    """What came of an input. One that succeeded has an `answer`, one that failed a `failure`."""
+
+    input_id: str
+    line: int
+    run_id: str | None
+    status: RunStatus
+
+
 class InteractionView(Reply):
     """A question to a person; its type says which fields there are beside these."""
 
@@ -132,7 +176,7 @@ class InteractionView(Reply):
     run_id: str
     call_id: str
     tool: str
-    type: Literal["text", "choice", "form", "approval"]
+    type: Literal["text", "choice", "form", "approval", "plan"]
     description: str
     text: str = Field(description="The question in words.")
     status: InteractionStatus
@@ -171,6 +215,18 @@ class EntryList(List):
     data: list[Entry]
     has_more: bool
     next: int | None = Field(description="What `after` takes for the next page.")
+
+
+class BatchList(List):
+    data: list[BatchView]
+    has_more: bool
+    next: str | None
+
+
+class BatchResultList(List):
+    data: list[BatchResult]
+    has_more: bool
+    next: int | None
 
 
 class InteractionList(List):

@@ -1,14 +1,15 @@
 """The routes of the API as a table: what each takes, and what it answers with."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from stepagent.agents import AgentSpec
 from stepagent.api import openapi_replies as replies
+from stepagent.api.batch_requests import BatchesQuery, BatchRequest, ResultsQuery
 from stepagent.api.events import EventsQuery
-from stepagent.api.query import Query
+from stepagent.api.query import PendingQuery, VersionQuery
 from stepagent.api.requests import AnswerRequest, ChatRequest
 from stepagent.api.responses_requests import ResponseRequest
 from stepagent.api.runs import EntriesQuery, RunRequest, RunsQuery
@@ -26,16 +27,6 @@ from stepagent.errors import (
     RequestError,
 )
 from stepagent.tool_specs import ToolSpec
-
-
-class VersionQuery(Query):
-    """Which version of a row; the one that stands where none is named."""
-
-    version: str | None = None
-
-
-class PendingQuery(Query):
-    status: Literal["pending"] = "pending"
 
 
 class Answered(NamedTuple):
@@ -67,6 +58,7 @@ _BODY = (InvalidRequest, BodyTooLarge)
 _BEGINS = (*_BODY, NotFound, Conflict, IdempotencyKeyReused, BudgetSpent)
 _CHANGES = (*_BODY, Forbidden, NotFound, Conflict, PreconditionFailed)
 _RUN = Answered(200, "The run.", replies.RunView)
+_BATCH = Answered(200, "The batch.", replies.BatchView)
 _INTERACTION = Answered(200, "The question.", replies.InteractionView)
 
 
@@ -132,6 +124,11 @@ OPERATIONS: Sequence[Operation] = (
         [Answered(200, "All agents.", replies.ModelList)],
     ),
     Operation(
+        *("GET", "/models/{name}", "read_model", "Reads an agent, as clients read a model."),
+        [Answered(200, "The agent.", replies.Model)],
+        raises=(NotFound,),
+    ),
+    Operation(
         *("POST", "/runs", "start_run", "Begins a run and returns at once."),
         [Answered(202, "The run, which `Location` names.", replies.RunView)],
         body=RunRequest,
@@ -165,6 +162,31 @@ OPERATIONS: Sequence[Operation] = (
         [Answered(200, "One page.", replies.EntryList)],
         query=EntriesQuery,
         raises=(InvalidRequest, NotFound),
+    ),
+    Operation(
+        *("POST", "/batches", "begin_batch", "Begins many runs; the same batch sent again goes on where it stopped."),
+        [Answered(202, "The batch, which `Location` names.", replies.BatchView)],
+        body=BatchRequest,
+        headers=_ONCE,
+        raises=(*_BODY, NotFound, IdempotencyKeyReused),
+    ),
+    Operation(
+        *("GET", "/batches", "list_batches", "Lists your batches, the newest first."),
+        [Answered(200, "One page.", replies.BatchList)],
+        query=BatchesQuery,
+        raises=(InvalidRequest, NotFound),
+    ),
+    Operation(*("GET", "/batches/{batch_id}", "read_batch", "Reads one batch."), [_BATCH], raises=(NotFound,)),
+    Operation(
+        *("POST", "/batches/{batch_id}/cancel", "cancel_batch", "Ends a batch and the runs that it began."),
+        [_BATCH],
+        raises=(NotFound,),
+    ),
+    Operation(
+        *("GET", "/batches/{batch_id}/results", "list_results", "Reads what came of a batch's inputs."),
+        [Answered(200, "One page, in the order of the inputs' ids.", replies.BatchResultList)],
+        query=ResultsQuery,
+        raises=(InvalidRequest, NotFound, Conflict),
     ),
     Operation(
         *("GET", "/sessions/{session_id}", "read_session", "Reads a conversation as it stands."),

@@ -1,17 +1,29 @@
 """What stands behind a path's question mark, checked against a model; refusals name the parameter."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stepagent.errors import InvalidRequest
+
+_NAME_CHARS = 64
 
 
 class Query(BaseModel):
     """Unknown parameters are refused by name, as unknown fields of bodies are."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class VersionQuery(Query):
+    """Which version of a row; the one that stands where none is named."""
+
+    version: str | None = None
+
+
+class PendingQuery(Query):
+    status: Literal["pending"] = "pending"
 
 
 QueryT = TypeVar("QueryT", bound=Query)
@@ -27,7 +39,7 @@ def read_query(given: Mapping[str, str], kind: type[QueryT]) -> QueryT:
         return kind.model_validate(dict(given))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        param = ".".join(map(str, problem["loc"]))
+        param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
         if problem["type"] == "extra_forbidden":
             raise InvalidRequest(f"{param!r} is not supported.", param, "unsupported_parameter") from error
         raise InvalidRequest(f"{param!r}: {problem['msg']}.", param) from error

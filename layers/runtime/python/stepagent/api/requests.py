@@ -1,40 +1,33 @@
 """What clients send, checked; refusals name the field."""
 
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
     model_validator,
 )
 
-from stepagent.agents import ReasoningEffort
+from stepagent.agents import ReasoningEffort, Strategy
 from stepagent.answer_form import AnswerForm
 from stepagent.api.body import FORMS, Body, read_body
 from stepagent.api.chat_fields import Metadata, NotOffered, ResponseFormat, StopText, StreamOptions
-from stepagent.api.content import ChatMessage
+from stepagent.api.content import ChatMessage, FileContent, FilePart, TextPart
 from stepagent.errors import InvalidRequest
 from stepagent.messages import Message
+from stepagent.replies.reply_to import ReplyTo
 
 MAX_FILES = 20
 MAX_KEY_CHARS = 255  # of an idempotency key
-_SHOWN_NAMES = 20  # of fields that were ignored
-_NAME_CHARS = 64
 
 
 class ChatRequest(NotOffered):
-    """A chat completion as OpenAI clients ask for it; `model` names an agent.
-
-    A name that nobody knows is no reason to refuse a request: the reply tells that it was ignored. What OpenAI offers
-    and we do not is refused by name.
-    """
-
-    model_config = ConfigDict(extra="allow")
+    """A chat completion as OpenAI clients ask for it; `model` names an agent."""
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1)
@@ -49,6 +42,8 @@ class ChatRequest(NotOffered):
         Field([], max_length=4)
     )
     reasoning_effort: ReasoningEffort | None = None
+    strategy: Strategy | None = Field(None, description="How the agent works on it, in place of its own way.")
+    reasoning: Literal["cot"] | None = Field(None, description="Has the agent think each reply through before it.")
     response_format: ResponseFormat | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
@@ -58,6 +53,7 @@ class ChatRequest(NotOffered):
         None, min_length=1, max_length=128, validation_alias=AliasChoices("session_id", "chatId")
     )
     interaction_id: str | None = Field(None, min_length=1, max_length=64)
+    reply_to: ReplyTo | None = Field(None, description="Where the result is sent when the run has ended.")
     detail: bool = False
 
     @model_validator(mode="before")
@@ -81,8 +77,8 @@ class ChatRequest(NotOffered):
 
     @property
     def ignored(self) -> list[str]:
-        """Names of fields that nobody knows, as far as they can be shown."""
-        return [name[:_NAME_CHARS] for name in sorted(self.model_extra or {})][:_SHOWN_NAMES]
+        """Names of fields without effect: those that nobody knows, and those of messages that we do not heed."""
+        return [*super().ignored, *sorted(set().union(*(message.ignored for message in self.messages)))]
 
     def conversation(self) -> list[Message]:
         """What is new. A session knows what was said before, so only what follows the last reply counts there.
@@ -100,6 +96,17 @@ class ChatRequest(NotOffered):
 _NOT_OFFERED = frozenset(NotOffered.model_fields)
 
 
+class JobFile(Body):
+    """A document that comes along with a job, as text."""
+
+    name: str = Field(min_length=1, max_length=255)
+    text: str
+
+    def as_part(self) -> FilePart:
+        data = f"data:text/plain;base64,{b64encode(self.text.encode()).decode()}"
+        return FilePart(type="file", file=FileContent(filename=self.name, file_data=data))
+
+
 class JobRequest(Body):
     """A run that nobody waits for, as a message of a queue asks for it.
 
@@ -108,14 +115,24 @@ class JobRequest(Body):
 
     agent: str
     input: str
+    files: list[JobFile] = Field([], max_length=MAX_FILES)
+    metadata: Metadata = Field(default_factory=dict)
     session_id: str | None = Field(None, min_length=1, max_length=128)
+    reply_to: ReplyTo | None = None
     message_id: str | None = Field(
         None, min_length=1, max_length=MAX_KEY_CHARS, validation_alias=AliasChoices("message_id", "id")
     )
 
-    def as_chat(self) -> ChatRequest:
-        said = ChatMessage(role="user", content=self.input)
-        return ChatRequest(model=self.agent, messages=[said], session_id=self.session_id)
+    def as_chat(self, session_id: str | None = None) -> ChatRequest:
+        """The same as a chat, in its own session, or else in the one given."""
+        files = [file.as_part() for file in self.files]
+        said = ChatMessage(
+            role="user", content=[TextPart(type="text", text=self.input), *files] if files else self.input
+        )
+        session = self.session_id or session_id
+        return ChatRequest(
+            model=self.agent, messages=[said], session_id=session, metadata=self.metadata, reply_to=self.reply_to
+        )
 
 
 class AnswerRequest(Body):

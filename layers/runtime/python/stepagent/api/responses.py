@@ -1,7 +1,7 @@
 """A followed run as a response of OpenAI's Responses API, streamed, whole, or read later."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from stepagent.api import shapes
@@ -22,9 +22,10 @@ _PREVIOUS = "previous_response_id"
 
 
 class _Told:
-    """What the events of a run come to."""
+    """What the events of a run come to; `ignored` are fields of the request to tell of."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignored: Sequence[str] = ()) -> None:
+        self._ignored = ignored
         self.progress = Progress()
         self._transcript = Transcript()
         self._calls: dict[str, dict[str, Any]] = {}
@@ -54,7 +55,7 @@ class _Told:
     def as_response(self, run: Run) -> dict[str, Any]:
         questions = [each for each in self.progress.questions.values() if each["interaction_id"] in run.pending]
         shown = questions if run.status is RunStatus.WAITING else []
-        return response(run, self.said(run), list(self._calls.values()), shown)
+        return response(run, self.said(run), list(self._calls.values()), shown, self._ignored)
 
 
 def begin_response(request: ResponseRequest, caller: Caller, idempotency_key: str = "") -> Following:
@@ -87,28 +88,28 @@ def show_response(response_id: str, principal: Principal) -> dict[str, Any]:
     return told.as_response(run)
 
 
-async def whole_response(following: Following) -> dict[str, Any]:
+async def whole_response(following: Following, ignored: Sequence[str] = ()) -> dict[str, Any]:
     """The response of a run that has ended or waits; `in_progress` where it takes longer than a silent request may."""
-    run, told = following.run, _Told()
+    run, told = following.run, _Told(ignored)
     async for event in follow(run.run_id, following.after, told.progress, SILENT_S):
         if event is not None:
             told.add(event)
     return told.as_response(await asyncio.to_thread(read_run, run.run_id, run.owner))
 
 
-async def stream_response(following: Following) -> AsyncIterator[bytes]:
+async def stream_response(following: Following, ignored: Sequence[str] = ()) -> AsyncIterator[bytes]:
     """Server-sent events of a run; the last one tells how it ended, or that the stream broke."""
     events = Events(following.run)
     try:
-        async for part in _stream(following, events):
+        async for part in _stream(following, events, ignored):
             yield part
     except Exception:
         logger.exception("stream broke", extra={"run_id": following.run.run_id})
         yield events.fail(shapes.stream_broke(following.run)["error"])
 
 
-async def _stream(following: Following, events: Events) -> AsyncIterator[bytes]:
-    run, told = following.run, _Told()
+async def _stream(following: Following, events: Events, ignored: Sequence[str]) -> AsyncIterator[bytes]:
+    run, told = following.run, _Told(ignored)
     for part in events.begin():
         yield part
     async for event in follow(run.run_id, following.after, told.progress):

@@ -1,11 +1,11 @@
 """What OpenAI's newer clients send: the Responses API, as far as an agent can be asked by it."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from stepagent.agents import ReasoningEffort
-from stepagent.api.body import FORMS, Body, read_body
+from stepagent.api.body import FORMS, Body, OpenBody, read_body
 from stepagent.api.chat_fields import (
     JsonObjectFormat,
     JsonSchema,
@@ -14,7 +14,7 @@ from stepagent.api.chat_fields import (
     ResponseFormat,
     TextFormat,
 )
-from stepagent.api.content import ChatMessage, ImagePart, ImageUrl, Part, RefusalPart, TextPart
+from stepagent.api.content import ChatMessage, ImageAddress, ImagePart, ImageUrl, Part, RefusalPart, TextPart
 from stepagent.api.requests import ChatRequest, check_said
 
 
@@ -28,7 +28,7 @@ class InputText(Body):
 
 class InputImage(Body):
     type: Literal["input_image"]
-    image_url: str = Field(pattern=r"^(https://|data:image/)")
+    image_url: ImageAddress
     detail: Literal["auto", "low", "high"] = "auto"
 
     def as_chat(self) -> ImagePart:
@@ -95,11 +95,6 @@ class TextConfig(Body):
     )
     verbosity: Literal["medium"] = "medium"
 
-    @model_validator(mode="after")
-    def _has_a_form(self) -> Self:
-        self.as_chat()
-        return self
-
     def as_chat(self) -> ResponseFormat:
         return self.format.as_chat() if isinstance(self.format, SchemaFormat) else self.format
 
@@ -108,7 +103,11 @@ class ReasoningConfig(Body):
     effort: ReasoningEffort | None = None
 
 
-class ResponseRequest(Body):
+class ResponseStreamOptions(Body):
+    include_obfuscation: Literal[False] = False
+
+
+class ResponseRequest(OpenBody):
     """A response as OpenAI clients ask for it; `model` names an agent, `previous_response_id` the run to go on from."""
 
     model: str
@@ -136,6 +135,24 @@ class ResponseRequest(Body):
     tools: list[Any] = Field([], max_length=0)
     top_logprobs: int = Field(0, le=0, ge=0)
     truncation: Literal["auto", "disabled"] = "disabled"
+    stream_options: ResponseStreamOptions | None = None
+    # What follows is OpenAI's alone.
+    access_programs: None = None
+    background_options: None = None
+    context_management: None = None
+    conversation: None = None
+    image: None = None
+    max_tool_calls: None = None
+    moderation: None = None
+    prompt: None = None
+
+    @property
+    def ignored(self) -> list[str]:
+        """Names of fields without effect: those that nobody knows, and how closely an image is to be looked at."""
+        said = [] if isinstance(self.input, str) else self.input
+        parts = [part for message in said if not isinstance(message.content, str) for part in message.content]
+        closely = any(isinstance(part, InputImage) and part.detail != "auto" for part in parts)
+        return [*super().ignored, *(["input.content.detail"] if closely else [])]
 
     def as_chat(self, session_id: str | None) -> ChatRequest:
         """The same request as a chat completion, in a session."""
@@ -158,7 +175,9 @@ class ResponseRequest(Body):
 _NEUTRAL = frozenset(
     {
         *("store", "background", "include", "parallel_tool_calls", "service_tier"),
-        *("tool_choice", "tools", "top_logprobs", "truncation"),
+        *("tool_choice", "tools", "top_logprobs", "truncation", "stream_options"),
+        *("access_programs", "background_options", "context_management", "conversation", "image"),
+        *("max_tool_calls", "moderation", "prompt"),
     }
 )
 

@@ -57,6 +57,7 @@ def response(
     said: Said = _NOTHING,
     calls: Sequence[Mapping[str, Any]] = (),
     questions: Sequence[Mapping[str, Any]] = (),
+    ignored: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A run as a response.
 
@@ -86,8 +87,15 @@ def response(
         "top_p": run.agent.top_p,
         "truncation": "disabled",
         "usage": None if status == "in_progress" else usage(run.usage),
-        "stepagent": {**shapes.extension(run), "calls": list(calls), "interactions": list(questions)},
+        "stepagent": _standing(run, calls, questions, ignored),
     }
+
+
+def _standing(
+    run: Run, calls: Sequence[Mapping[str, Any]], questions: Sequence[Mapping[str, Any]], ignored: Sequence[str]
+) -> dict[str, Any]:
+    doing = {"calls": list(calls), "interactions": list(questions)}
+    return {**shapes.extension(run), **doing, **shapes.told(ignored)}
 
 
 def status_of(run: Run) -> str:

@@ -6,11 +6,11 @@ from the moment at which it began, and what is read is no more than what is show
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AliasChoices, Discriminator, Field, Tag
 
-from stepagent.agents import ReasoningEffort
+from stepagent.agents import ReasoningEffort, Strategy
 from stepagent.announcing import view
 from stepagent.answering import read_interaction
 from stepagent.api import shapes
@@ -23,6 +23,7 @@ from stepagent.api.query import Query
 from stepagent.api.requests import ChatRequest, check_said
 from stepagent.api.service import read_run, say, session_key_of
 from stepagent.errors import InvalidRequest, NotFound
+from stepagent.replies.reply_to import ReplyTo
 from stepagent.runs import ENDED, Principal, Run, RunKey, RunStatus, SessionKey
 from stepagent.store.conversation import load_conversation
 from stepagent.store.runs import list_runs, load_run, load_session
@@ -30,7 +31,7 @@ from stepagent.store.runs import list_runs, load_run, load_session
 MAX_LISTED = 100
 _MAX_READ = 200  # runs that one request reads, where it looks for those of a status
 _SESSIONS_RUNS = 20
-_NOT_IN_LISTS = frozenset({"answer", "versions"})  # which may be long
+_NOT_IN_LISTS = frozenset({"answer", "plan", "versions", "reply_to"})  # which may be long, or nobody else's to see
 
 
 class RunRequest(Body):
@@ -49,7 +50,10 @@ class RunRequest(Body):
     top_p: float | None = Field(None, ge=0, le=1)
     stop: list[StopText] = Field([], max_length=4)
     reasoning_effort: ReasoningEffort | None = None
+    strategy: Strategy | None = Field(None, description="How the agent works on it, in place of its own way.")
+    reasoning: Literal["cot"] | None = Field(None, description="Has the agent think each reply through before it.")
     response_format: ResponseFormat | None = None
+    reply_to: ReplyTo | None = Field(None, description="Where the result is sent when the run has ended.")
 
     def as_chat(self) -> ChatRequest:
         """The same request as a chat completion."""
@@ -65,7 +69,10 @@ class RunRequest(Body):
             top_p=self.top_p,
             stop=self.stop,
             reasoning_effort=self.reasoning_effort,
+            strategy=self.strategy,
+            reasoning=self.reasoning,
             response_format=self.response_format,
+            reply_to=self.reply_to,
         )
 
 
@@ -161,7 +168,7 @@ def show_session(session_id: str, principal: Principal) -> dict[str, Any]:
 
 
 def _page(query: RunsQuery, principal: Principal) -> _Page:
-    after = read_run(query.after, principal) if query.after else None
+    after = _last_shown(query.after, principal) if query.after else None
     most = _MAX_READ if query.status else query.limit
     keys = list(islice(_keys(query, principal, after, most + 1), most + 1))
     found: list[Run] = []
@@ -172,6 +179,13 @@ def _page(query: RunsQuery, principal: Principal) -> _Page:
         if len(found) == query.limit:
             return _Page(found, key.run_id if read < len(keys) else None)
     return _Page(found, keys[most - 1].run_id if len(keys) > most else None)
+
+
+def _last_shown(run_id: str, principal: Principal) -> Run:
+    try:
+        return read_run(run_id, principal)
+    except NotFound as error:
+        raise NotFound(error.message, "after") from error
 
 
 def _keys(query: RunsQuery, principal: Principal, after: Run | None, most: int) -> Iterator[RunKey]:

@@ -4,26 +4,28 @@ import hashlib
 import secrets
 from base64 import b32encode
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from stepagent.agents import AgentSpec
 from stepagent.answering import answer
-from stepagent.api.idempotency import begun_with, job_key, request_key
+from stepagent.api.idempotency import begun_with, find_job, job_key, request_key
 from stepagent.api.requests import ChatRequest
 from stepagent.api.wishes import as_wanted
 from stepagent.cancelling import cancel_run
 from stepagent.catalog import find_agent
 from stepagent.clock import now
 from stepagent.ending import finalize
-from stepagent.errors import Conflict, InvalidAnswer, NotFound, RecordConflict
-from stepagent.executions import LOST, current_execution, start_execution
+from stepagent.errors import Conflict, InvalidAnswer, InvalidRequest, NotFound, RecordConflict
+from stepagent.executions import LOST, start_execution
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, load_models
+from stepagent.replies.places import check_reply_to
 from stepagent.resuming import ensure_execution
-from stepagent.rows import Catalog
-from stepagent.runs import ENDED, InteractionId, Principal, Run, RunKey, SessionKey
+from stepagent.rows import Catalog, RowKey
+from stepagent.runs import ENDED, BatchPlace, InteractionId, Principal, Run, RunId, RunKey, SessionKey
 from stepagent.settings import settings
 from stepagent.spending import UsedKey, within_budget
-from stepagent.store.catalog import list_rows
+from stepagent.store.catalog import list_rows, read_row
 from stepagent.store.idempotency import Begun, IdempotencyKey, note_begun
 from stepagent.store.journal import last_event
 from stepagent.store.keys import read_spent
@@ -40,6 +42,18 @@ class Following(NamedTuple):
 def agents() -> dict[str, AgentSpec]:
     """All agents as they stand, by name."""
     return Catalog.of(row.spec for row in list_rows("agent")).agents
+
+
+def agent(name: str) -> AgentSpec:
+    """One agent as it stands.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = read_row(RowKey("agent", name))
+    if row is None or not isinstance(row.spec, AgentSpec):
+        raise NotFound(f"There is no agent {name[:80]!r}; GET /v1/models lists all.", "model", "model_not_found")
+    return row.spec
 
 
 def models() -> dict[str, ModelSpec]:
@@ -60,6 +74,7 @@ def say(
 
     Raises:
         NotFound: there is no such agent.
+        InvalidRequest: the result may not go where the request wants it.
         Conflict: the session's run is still going on.
         IdempotencyKeyReused: the key was sent with another request.
         BudgetSpent: a run would begin, and nothing is left of what may be spent with the key that the caller used.
@@ -68,16 +83,31 @@ def say(
     return _once(request, key, lambda: _begin(request, principal, key, may_answer=may_answer, used_key=used_key))
 
 
-def start_job(request: ChatRequest, principal: Principal, job_id: str) -> Run:
+def start_job(
+    request: ChatRequest,
+    principal: Principal,
+    job_id: str,
+    *,
+    used_key: UsedKey | None = None,
+    batch: BatchPlace | None = None,
+) -> Run:
     """Starts a run that nobody follows, once a job: its id stands for it, however often it comes.
 
     Raises:
         NotFound: there is no such agent.
         Conflict: the session's run is still going on, or asks a person, which a job cannot answer.
         IdempotencyKeyReused: another job has this id.
+        BudgetSpent: nothing is left of what may be spent with the key that the job came with.
     """
     key = job_key(request, principal, job_id)
-    return _once(request, key, lambda: _begin(request, principal, key, may_answer=False)).run
+    begin = partial(_begin, request, principal, key, may_answer=False, used_key=used_key, batch=batch)
+    return _once(request, key, begin).run
+
+
+def join_job(principal: Principal, job_id: str) -> Run | None:
+    """The run that was begun for a job, whatever the job said then; None where there is none."""
+    begun = find_job(principal, job_id)
+    return _with_execution(begun.run_id) if begun else None
 
 
 def read_run(run_id: str, principal: Principal) -> Run:
@@ -123,12 +153,19 @@ def _once(request: ChatRequest, key: IdempotencyKey | None, begin: Callable[[], 
 
 def _join(request: ChatRequest, begun: Begun) -> Following:
     """Whoever began it may have died before his last step, so that is done again: it changes nothing if he took it."""
+    if begun.question is None:
+        return Following(_with_execution(begun.run_id), begun.after)
     run = require_run(begun.run_id)
-    if begun.question:
-        _answer(run, begun.question, request)
-    elif run.status not in ENDED and not start_execution(current_execution(run)):
-        ensure_execution(run)
+    _answer(run, begun.question, request)
     return Following(run, begun.after)
+
+
+def _with_execution(run_id: RunId) -> Run:
+    """A run that was begun, with its loop started, unless it was or has ended."""
+    run = require_run(run_id)
+    if run.status not in ENDED and not start_execution(run):
+        ensure_execution(run)
+    return run
 
 
 def _begin(
@@ -138,6 +175,7 @@ def _begin(
     *,
     may_answer: bool = True,
     used_key: UsedKey | None = None,
+    batch: BatchPlace | None = None,
 ) -> Following:
     """Starts a run, or, where it may, answers the question that the session waits with."""
     found = find_agent(request.model)
@@ -150,6 +188,8 @@ def _begin(
         raise Conflict(f"Run {active.run_id} of this session is still going on.", "session_id", "session_busy")
     if request.interaction_id:
         raise _no_such_question(request)
+    if request.reply_to:
+        check_reply_to(request.reply_to)
     run = Run(
         run_id=RunKey(session_key, session.runs + 1).run_id,
         session_id=session_id,
@@ -162,13 +202,25 @@ def _begin(
         user=request.user,
         created_at=now(),
         used_key=used_key,
+        batch=batch,
+        reply_to=request.reply_to,
     )
     try:
         create_run(run, request.conversation(), key)
     except RecordConflict as error:  # another request of this session was quicker
         raise Conflict("Another run of this session has just begun.", "session_id", "session_busy") from error
-    start_execution(run.run_id)
+    _start(run, key)
     return Following(run, 0)
+
+
+def _start(run: Run, key: IdempotencyKey | None) -> None:
+    """Starts the loop. Where that fails, whoever comes with the key again does it; a run without one is closed."""
+    try:
+        start_execution(run)
+    except Exception:
+        if key is None:  # else it would seem to go on for ever, and nobody would know of it
+            finalize(run.run_id, LOST)
+        raise
 
 
 def _active_run(session: Session) -> Run | None:
@@ -187,7 +239,10 @@ def _continue(active: Run, request: ChatRequest, key: IdempotencyKey | None) -> 
 
     Raises:
         NotFound: the run waits with no such question.
+        InvalidRequest: the request says where a result goes, which the run knows since it began.
     """
+    if request.reply_to:
+        raise InvalidRequest(f"Run {active.run_id} waits for an answer, and began without this field.", "reply_to")
     if request.interaction_id and request.interaction_id not in active.pending:
         raise _no_such_question(request)
     question = InteractionId(request.interaction_id) if request.interaction_id else active.pending[0]

@@ -1,7 +1,7 @@
 """OpenAI's shapes: chunks, completions, models and errors."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stepagent.agents import AgentSpec
@@ -14,6 +14,8 @@ from stepagent.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+# OpenAI's clients repeat by themselves what was answered with 5xx: that would begin another run, with its effects.
+NOT_AGAIN = {"X-Should-Retry": "false"}
 
 
 def sse(data: Any, event: str = "") -> bytes:
@@ -85,6 +87,11 @@ def extension(run: Run) -> dict[str, Any]:
     }
 
 
+def told(ignored: Sequence[str]) -> dict[str, Any]:
+    """Fields of the request that nobody knows: whoever sent them reads, in `stepagent`, that they had no effect."""
+    return {"ignored": ignored} if ignored else {}
+
+
 def cost_usd(counted: Usage) -> float | None:
     """US dollars, None where a price is not known."""
     return None if counted.cost_usd is None else float(counted.cost_usd)
@@ -92,10 +99,12 @@ def cost_usd(counted: Usage) -> float | None:
 
 def models(agents: Mapping[str, AgentSpec], rows: Mapping[str, ModelSpec]) -> dict[str, Any]:
     """The list of models, which are agents here, each with what the model behind it can."""
-    return {"object": "list", "data": [_model(agent, rows.get(agent.model)) for agent in agents.values()]}
+    return {"object": "list", "data": [model(agent, rows) for agent in agents.values()]}
 
 
-def _model(agent: AgentSpec, model: ModelSpec | None) -> dict[str, Any]:
+def model(agent: AgentSpec, rows: Mapping[str, ModelSpec]) -> dict[str, Any]:
+    """An agent as clients know a model, with what the model behind it can."""
+    behind = rows.get(agent.model)
     shown = {
         "id": agent.name,
         "object": "model",
@@ -103,23 +112,31 @@ def _model(agent: AgentSpec, model: ModelSpec | None) -> dict[str, Any]:
         "owned_by": "stepagent",
         "description": agent.description,
     }
-    if model is None:
+    if behind is None:
         return shown
     capabilities = {
-        "modes": [agent.mode] if agent.mode else modes_of(model),
-        "vision": model.vision and agent.vision,
-        "reasoning": model.reasoning,
-        "context_tokens": model.context_tokens,
+        "modes": [agent.mode] if agent.mode else modes_of(behind),
+        "vision": behind.vision and agent.vision,
+        "reasoning": behind.reasoning,
+        "context_tokens": behind.context_tokens,
         "tools": [use.shown_name for use in agent.tools],
     }
     return {**shown, "capabilities": capabilities}
 
 
+_SHOWN_OF_A_RUN = {
+    *("run_id", "session_id", "versions", "metadata", "user", "created_at", "parent", "top", "depth"),
+    *("status", "ended_at", "stop_reason", "failure", "answer", "turns", "executions", "resumed_at"),
+    *("reply_to", "plan"),
+}
+
+
 def run_view(run: Run) -> dict[str, Any]:
-    """A run as its owner may see it."""
-    shown = run.model_dump(mode="json", exclude={"owner", "agent", "tools", "system", "usage", "pending"})
+    """A run as its owner may see it. What a run is given for itself alone stays out of sight until it is named here."""
+    shown = run.model_dump(mode="json", include=_SHOWN_OF_A_RUN)
     spent = {"usage": usage(run.usage), "cost_usd": cost_usd(run.usage)}
-    return {"object": "run", "agent": run.agent.name, **shown, **spent, "interactions": run.pending}
+    working = {"strategy": run.strategy, "strategy_reason": run.chosen.why if run.chosen else None}
+    return {"object": "run", "agent": run.agent.name, **shown, **spent, **working, "interactions": run.pending}
 
 
 def interactions(waiting: Iterable[Interaction]) -> dict[str, Any]:
@@ -137,6 +154,8 @@ def interactive(asked: Mapping[str, Any]) -> dict[str, Any]:
             kind, more = "userInput", {"inputForm": [_input(field) for field in asked["fields"]]}
         case "approval":
             kind, more = "approval", {name: asked[name] for name in ("tool", "arguments", "bound", "digest")}
+        case "plan":
+            kind, more = "plan", {"plan": asked["plan"]}
         case _:
             kind, more = "text", {}
     return {"interactive": {"type": kind, "params": params | more, "id": asked["interaction_id"]}}

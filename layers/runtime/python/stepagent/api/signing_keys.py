@@ -121,7 +121,7 @@ def _usable(listed: list[Any]) -> Iterator[tuple[str, PyJWK]]:
             continue
         try:
             key = PyJWK(entry)
-        except PyJWTError:  # of a kind that is not known here
+        except (PyJWTError, TypeError, ValueError):  # of a kind that is not known here, or not written as keys are
             continue
         if key.algorithm_name in ALGORITHMS and getattr(key.key, "key_size", _LEAST_RSA_BITS) >= _least_bits(key):
             yield entry["kid"], key

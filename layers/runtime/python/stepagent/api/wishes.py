@@ -20,6 +20,7 @@ def as_wanted(agent: AgentSpec, request: ChatRequest) -> AgentSpec:
         _check(agent, changes, load_models(settings().catalog_dir / MODELS_FILE).get(agent.model))
     if "stop" in changes:
         changes["stop"] = tuple(changes["stop"])
+    changes |= request.model_dump(include={"strategy", "reasoning"}, exclude_none=True)
     if request.response_format:
         changes["answer_form"] = request.answer_form
     if wanted := request.max_output_tokens:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stepagent.answer_form import AnswerForm
 from stepagent.errors import ConfigurationError, ModelBusy, ModelContextExceeded, ModelError, ModelLacksTools
 from stepagent.history import estimate_text_tokens, estimate_tokens, fit
 from stepagent.llm.function_call import FunctionCall
@@ -20,16 +19,11 @@ from stepagent.usage import Usage
 
 
 class Wishes(NamedTuple):
-    """What an agent asks of its model: a mode, other words for the text protocol, fields of the request.
-
-    `form` is that of the answer. It is a field only where no tool is offered: many servers take not both, and a call
-    in the text protocol has another form. What the model is told in words counts everywhere.
-    """
+    """What an agent asks of its model: a mode, other words for the text protocol, fields of the request."""
 
     mode: ModeName | None = None
     protocol: str = ""
     fields: Mapping[str, Any] = {}
-    form: AnswerForm | None = None
 
 
 class Memory(NamedTuple):
@@ -106,7 +100,10 @@ def _ask_fitting(model: ModelSpec, mode: Mode, request: ModelRequest, wishes: Wi
             spent = error.usage = spent + error.usage
             overflow = error
         else:
-            return reply._replace(usage=spent + reply.usage)
+            origin = reply.origin._replace(
+                model=model.name, provider=model.vendor, requested=model.provider_model, mode=mode.name
+            )
+            return reply._replace(usage=spent + reply.usage, origin=origin)
     raise overflow
 
 
@@ -116,7 +113,8 @@ def _requests(model: ModelSpec, mode: Mode, request: ModelRequest, wishes: Wishe
     closing = [UserMessage(text=request.closing)] if request.closing else []
     around = json.dumps(mode.render(request._replace(messages=closing), names), ensure_ascii=False)
     budget = model.context_tokens - model.output_tokens - estimate_text_tokens(around)
-    form = wishes.form.request_field(model.response_format) if wishes.form and not request.tools else {}
+    # Many servers take not both, tools and a form, and a call in the text protocol has another one.
+    form = request.form.request_field(model.response_format) if request.form and not request.tools else {}
     previous = None
     for _ in range(2):
         messages = fit(request.messages, budget)

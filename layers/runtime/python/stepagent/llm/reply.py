@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from stepagent.answer_form import AnswerForm
 from stepagent.messages import Message
 from stepagent.tool_specs import ToolSpec
 from stepagent.usage import Usage
@@ -21,7 +22,8 @@ class ModelRequest(NamedTuple):
     """What the model is asked. Without tools none is offered. Images are shown where `vision` and the model allow it;
     `file_header` tells how many documents came along, for an agent that can read them itself. `closing` is said to the
     model after the conversation, and is no part of it: the last question stays a person's. `tool_choice` is what the
-    reply must call: any tool (`required`), the tool of that name, or what the model likes (`auto`)."""
+    reply must call: any tool (`required`), the tool of that name, or what the model likes (`auto`). `form` is that of
+    the text; it is a field of the request only where no tool is offered, and `system` says it in words."""
 
     system: str
     messages: Sequence[Message]
@@ -31,6 +33,7 @@ class ModelRequest(NamedTuple):
     file_header: bool = False
     closing: str = ""
     tool_choice: str = "auto"
+    form: AnswerForm | None = None
 
 
 class RequestedCall(NamedTuple):
@@ -43,6 +46,17 @@ class RequestedCall(NamedTuple):
     name: str
     arguments: str
     extra: Mapping[str, Any] = {}
+
+
+class Origin(NamedTuple):
+    """Where a reply came from and how, for whoever operates it. `first_token_at` is a moment of `time.monotonic`."""
+
+    model: str = ""  # its row in the catalog
+    provider: str = ""
+    requested: str = ""  # what its provider calls it
+    responded: str = ""  # what it calls itself
+    mode: ModeName | None = None
+    first_token_at: float | None = None
 
 
 class Reply(NamedTuple):
@@ -60,6 +74,7 @@ class Reply(NamedTuple):
     refusal: str = ""
     correction: Correction | None = None
     vendor: str = ""
+    origin: Origin = Origin()
 
     @property
     def is_empty(self) -> bool:

@@ -1,6 +1,7 @@
 """Puts a reply together from the chunks of a stream, whatever liberties its server takes with them."""
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +9,13 @@ from pydantic_core import from_json, to_json
 
 from stepagent.errors import ModelReplyUnusable
 from stepagent.llm.fragments import Fragments, mended
-from stepagent.llm.reply import Listener, Reply, RequestedCall, TextReader
+from stepagent.llm.reply import Listener, Origin, Reply, RequestedCall, TextReader
 from stepagent.usage import Usage
 
 Chunk = Mapping[str, Any]  # as parsed: servers send fields of other types than they should, and null for absent
 
 _REASON_CHARS = 40  # words such as "tool_calls"
+_MODEL_CHARS = 100
 _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 _MAX_TOKENS = 10**12  # more is no count
 
@@ -54,6 +56,7 @@ class Assembly:
         self._reasoning = Fragments()
         self.finish_reason = ""
         self.usage = Usage(complete=False)
+        self._origin = Origin()
 
     def add(self, chunk: Chunk) -> None:
         """Takes in a chunk of a stream, or a whole completion from a server that does not stream.
@@ -63,9 +66,13 @@ class Assembly:
         """
         if isinstance(counted := chunk.get("usage"), Mapping):
             self.usage = count(counted)
+        if not self._origin.responded:
+            self._origin = self._origin._replace(responded=mended(_text(chunk.get("model")))[:_MODEL_CHARS])
         for choice in map(_object, _listed(chunk.get("choices"))):
             if choice.get("index") in (0, None):
                 self._add(_object(choice.get("delta") or choice.get("message")))
+                if self._origin.first_token_at is None and (self._has_begun or self._reasoning.whole):
+                    self._origin = self._origin._replace(first_token_at=time.monotonic())
                 self.finish_reason = mended(_text(choice.get("finish_reason")))[:_REASON_CHARS] or self.finish_reason
 
     def reply(self) -> Reply:
@@ -82,6 +89,7 @@ class Assembly:
             usage=self.usage,
             refusal=mended(self._refusal),
             correction=said.correction,
+            origin=self._origin,
         )
 
     def may_be_whole(self) -> bool:

@@ -10,7 +10,11 @@ All that belongs to a session stands in its partition, so that one query reads a
     pk Q#<question>    sk QUESTION                       a question to a person, with its task token
     pk OWNER#<owner>   sk PENDING#<time>#<question>      a question that waits for this principal, until it is over
                        sk RUN#<time>#<run>              a run that this principal began
+                       sk BATCH#<time>#<batch>          a batch that this principal began
     pk W#<execution>   sk WORKFLOW                       the call that an execution answers, with its task token
+    pk B#<batch>       sk BATCH                          many inputs for one agent, and how they stand together
+                       sk COUNT#<part>                   how many of them began and ended
+    pk B#<batch>#<part> sk INPUT#<n>                     one that began: its run, its task token, how it ended
     pk I#<hash>        sk IDEMPOTENCY                    what a request with an idempotency key began; expires
     pk MODEL#<model>   sk MODEL                          the calling modes that its server refused, and when
     pk MCP#<server>    sk LISTING                        the tools that an MCP server offers, and when it was asked
@@ -31,6 +35,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
+from stepagent.batches.models import BatchKey
 from stepagent.rows import RowKey, RowKind
 from stepagent.runs import CallKey, InteractionId, Principal, RunId, RunKey, SessionKey
 from stepagent.settings import settings
@@ -40,8 +45,13 @@ INLINE_BYTES = 100_000  # an item may have 400 KB: a message, its calls and thei
 MESSAGES = "M#"  # what the sort keys of a session's conversation begin with
 PENDING = "PENDING#"  # what the sort keys of questions that wait begin with
 OWNED_RUN = "RUN#"  # what the sort keys of an owner's runs begin with
+OWNED_BATCH = "BATCH#"  # what the sort keys of an owner's batches begin with
+INPUT_COUNT = "COUNT#"  # what the sort keys of the counts of a batch's inputs begin with
 LATEST = "LATEST#"  # what the sort keys of agents and tools as they stand begin with
 KEYS = "KEYS"  # the partition of all keys of the API
+
+_INPUT_COUNTS = 64
+_INPUT_PARTITIONS = 16
 
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
@@ -95,6 +105,26 @@ def owned_run_key(owner: Principal, begun_at: datetime, run: RunId) -> Item:
 
 def delegation_key(execution_name: str) -> Item:
     return marshal({"pk": f"W#{execution_name}", "sk": "WORKFLOW"})
+
+
+def batch_pk(batch: BatchKey) -> str:
+    return f"B#{batch}"
+
+
+def batch_key(batch: BatchKey) -> Item:
+    return marshal({"pk": batch_pk(batch), "sk": "BATCH"})
+
+
+def owned_batch_key(owner: Principal, begun_at: datetime, batch: BatchKey) -> Item:
+    return marshal({"pk": owner_pk(owner), "sk": f"{OWNED_BATCH}{begun_at.isoformat(timespec='microseconds')}#{batch}"})
+
+
+def input_count_key(batch: BatchKey, n: int) -> Item:
+    return marshal({"pk": batch_pk(batch), "sk": f"{INPUT_COUNT}{n % _INPUT_COUNTS:02d}"})
+
+
+def input_key(batch: BatchKey, n: int) -> Item:
+    return marshal({"pk": f"{batch_pk(batch)}#{n % _INPUT_PARTITIONS:02d}", "sk": f"INPUT#{n:07d}"})
 
 
 def idempotency_key(hashed: str) -> Item:

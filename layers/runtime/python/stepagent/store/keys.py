@@ -30,13 +30,15 @@ _CHANGING = {"last_used_at", "revoked_at"}
 class KeyRecord(Frozen):
     """A key, without itself. `name` is the principal that its holder acts as; several keys may name the same one.
 
-    `last_used_at` is right to the hour. A key that was revoked or has expired stays listed.
+    `usage_key` is by what API Gateway counts its requests, and opens nothing; "" where it has no place of its own in a
+    usage plan. `last_used_at` is right to the hour. A key that was revoked or has expired stays listed.
     """
 
     digest: str
     name: Principal
     scopes: tuple[str, ...] = ()
     budget: KeyBudget | None = None
+    usage_key: str = ""
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None

@@ -9,6 +9,7 @@ from stepagent.errors import NotFound, RecordConflict
 from stepagent.messages import Message
 from stepagent.runs import (
     ENDED,
+    ChosenStrategy,
     Outcome,
     Principal,
     Run,
@@ -36,7 +37,7 @@ from stepagent.usage import Usage
 _COUNTERS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _STATIC = {
     *("run_id", "session_id", "owner", "agent", "tools", "versions", "system", "metadata", "user"),
-    *("created_at", "parent", "top", "depth", "used_key"),
+    *("created_at", "parent", "top", "depth", "used_key", "batch", "reply_to"),
 }
 NOT_ENDED = "NOT (#status IN (:completed, :failed, :cancelled))"
 ENDED_VALUES = {f":{status.value}": status.value for status in ENDED}
@@ -127,6 +128,11 @@ def close_run(run: Run, outcome: Outcome) -> bool:
     return True
 
 
+def mark_told(run: Run) -> None:
+    """Notes that the end of a run was told to those who do not follow it."""
+    apply(change(run_key(run.key), "SET told = :true", "attribute_exists(pk)", {":true": True}))
+
+
 def count_execution(run: Run) -> Run:
     """Gives a run one execution more, in place of its last one; whoever counts second finds what the first one did."""
     counted = change(
@@ -139,6 +145,26 @@ def count_execution(run: Run) -> Run:
         return _run(apply(counted))
     except Refused:
         return require_run(run.run_id)
+
+
+def store_strategy(run: Run, chosen: ChosenStrategy, usage: Usage) -> Run:
+    """Notes how a run works, and what it cost to choose; a choice that stands there already stays.
+
+    A run that works by a plan is left to another execution, which is counted at once: so who finds that choice knows
+    that the execution may have to be started.
+    """
+    sets = ["chosen = :chosen"]
+    values: dict[str, Any] = {":chosen": chosen.model_dump_json(), **ENDED_VALUES}
+    if chosen.strategy == "plan":
+        sets += ["executions = :next", "resumed_at = :now"]
+        values |= {":next": run.executions + 1, ":now": now().isoformat()}
+    expression, counted = counting(usage, *sets)
+    noted = change(run_key(run.key), expression, f"{NOT_ENDED} AND attribute_not_exists(chosen)", values | counted)
+    try:
+        transact([noted, *count_spent(run, usage)])
+    except RecordConflict:  # what was asked is paid for all the same
+        count_usage(run, usage)
+    return require_run(run.run_id)
 
 
 def _run(item: dict[str, Any]) -> Run:
@@ -160,6 +186,9 @@ def _run(item: dict[str, Any]) -> Run:
             "pending": pending,
             "executions": int(item.get("executions", 1)),
             "resumed_at": item.get("resumed_at"),
+            "chosen": json.loads(item["chosen"]) if "chosen" in item else None,
+            "plan": json.loads(item["plan"]) if "plan" in item else None,
+            "told": bool(item.get("told")),
         }
     )
 

@@ -65,6 +65,8 @@ def _progress(turn: int, record: TurnRecord) -> tuple[str, str, dict[str, Any]]:
     if record.outcome:
         ended, more = ending(record.outcome)
         sets, values = [*sets, ended], values | more
+    if record.plan:
+        sets, values = [*sets, "#plan = :plan"], values | {":plan": record.plan.model_dump_json()}
     if record.failure:
         sets, values = [*sets, "failure = :failure"], values | {":failure": record.failure.model_dump_json()}
     expression, more = counting(record.usage, *sets)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from stepagent.errors import ToolError
 from stepagent.models import problems
+from stepagent.observe import observed
 from stepagent.tools.context import ToolContext
 from stepagent.tools.docstring import read_docstring
 from stepagent.tools.execution import Invocation, execute
@@ -30,11 +31,11 @@ class Tool:
         self.description = docstring.text
         self._signature = read_signature(function, docstring.arguments)
         self.parameters = self._signature.parameters
+        self._handle = observed(self._execute)
 
     def __call__(self, event: Mapping[str, str], context: object) -> dict[str, str]:
         """The Lambda handler. The event is `{"run_id", "call_id"}`; the result goes to the record, not back."""
-        execute(event["run_id"], event["call_id"], self._answer)
-        return {"call_id": event["call_id"]}
+        return self._handle(event, context)
 
     def run(self, arguments: Mapping[str, Any], context: ToolContext | None = None) -> Any:
         """Calls the function with a model's arguments, validated and converted to its types.
@@ -50,6 +51,10 @@ class Tool:
         except ValidationError as error:
             raise ToolError(f"The arguments do not fit: {problems(error)}") from error
         return _awaited(self.function(*positional, **named))
+
+    def _execute(self, event: Mapping[str, str], context: object) -> dict[str, str]:
+        execute(event["run_id"], event["call_id"], self._answer)
+        return {"call_id": event["call_id"]}
 
     def _answer(self, invocation: Invocation) -> Any:
         run, call = invocation.run, invocation.call

@@ -1,6 +1,7 @@
 """The record of a call's execution: claimed before it runs, answered once, told to who follows."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -11,10 +12,12 @@ from stepagent.clock import now
 from stepagent.errors import NotFound, ToolError
 from stepagent.journal import Journal, shown
 from stepagent.observe import logger
+from stepagent.planning.plan import status_after
 from stepagent.runs import Call, CallKey, CallResult, CallStatus, RunKey
 from stepagent.store.calls import claim_call, store_result
 from stepagent.store.results import keep_result
 from stepagent.store.runs import require_run
+from stepagent.telemetry import UNTIMED, CallEnd, tell_call
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.rendering import MAX_KEPT_BYTES, preview, split_images, to_text
 
@@ -61,12 +64,15 @@ def execute(run_id: str, call_id: str, function: Function) -> None:
     if call.status is CallStatus.DONE:
         return
     with Journal(run.run_id) as journal:
-        refusal = refusal_of(call) or ("" if claimed.ours or call.idempotent else _INTERRUPTED)
-        if refusal:
-            finish_call(journal, run, call, error_result(refusal))
-            return
-        announce_start(journal, call)
-        finish_call(journal, run, call, _run(Invocation(run, call, now()), function))
+        if refusal := refusal_of(call):
+            finish_call(journal, run, call, error_result(refusal), CallEnd(error="NotApproved"))
+        elif not (claimed.ours or call.idempotent):
+            finish_call(journal, run, call, error_result(_INTERRUPTED), CallEnd(error="Interrupted"))
+        else:
+            announce_start(journal, call)
+            began = time.monotonic()
+            result, error = _run(Invocation(run, call, now()), function)
+            finish_call(journal, run, call, result, CallEnd(time.monotonic() - began, error))
 
 
 def refusal_of(call: Call) -> str:
@@ -75,21 +81,25 @@ def refusal_of(call: Call) -> str:
     return "" if approved else _NOT_APPROVED
 
 
-def announce_start(journal: Journal, call: Call) -> None:
+def announce_start(journal: Journal, call: Call, **more: str) -> None:
+    """Tells that a tool's call begins; `more` names the run that answers it. Steps of a plan are told of elsewhere."""
     arguments = shown(json.dumps(call.arguments, ensure_ascii=False))
-    journal.emit("tool.started", id=call.call_id, name=call.name, arguments=arguments)
+    journal.emit("tool.started", id=call.call_id, name=call.name, arguments=arguments, **more)
 
 
-def _run(invocation: Invocation, function: Function) -> CallResult:
+def _run(invocation: Invocation, function: Function) -> tuple[CallResult, str]:
+    """What came of it, and the class of the error that did."""
     call = invocation.call
     try:
         value, images = split_images(function(invocation))
-        return to_result(invocation.run, call, to_text(value), images=images)
+        return to_result(invocation.run, call, to_text(value), images=images), ""
     except ToolError as error:
-        return to_result(invocation.run, call, to_text(error.message), is_error=True)
+        text, name = to_text(error.message), type(error).__name__
     except Exception as error:  # a tool is foreign code: whatever it raises is this call's result
         logger.exception("tool raised", extra={"call_id": call.call_id, "tool": call.name})
-        return to_result(invocation.run, call, to_text(f"{type(error).__name__}: {error}"), is_error=True)
+        name = type(error).__name__
+        text = to_text(f"{name}: {error}")
+    return to_result(invocation.run, call, text, is_error=True), name
 
 
 def to_result(
@@ -112,10 +122,20 @@ def error_result(text: str) -> CallResult:
     return CallResult(text=text, is_error=True, finished_at=now())
 
 
-def finish_call(journal: Journal, run: RunKey, call: Call, result: CallResult) -> bool:
+def finish_call(journal: Journal, run: RunKey, call: Call, result: CallResult, end: CallEnd = UNTIMED) -> bool:
     """Gives a call its result and tells who follows; False where it has one, which then stands."""
     stored = store_result(run, call.key, result)
     if stored:
-        text, is_error = shown(result.text), result.is_error
-        journal.emit("tool.completed", id=call.call_id, name=call.name, text=text, is_error=is_error)
+        tell_call(run, call, result, end)
+        _announce_end(journal, call, result)
     return stored
+
+
+def _announce_end(journal: Journal, call: Call, result: CallResult) -> None:
+    text, is_error = shown(result.text), result.is_error
+    if call.is_step:
+        status = status_after(call.arguments["attempt"], failed=is_error)
+        told = {"id": call.arguments["step"], "title": call.arguments["title"], "call_id": call.call_id}
+        journal.emit("step.completed", **told, status=status, text=text)
+    else:
+        journal.emit("tool.completed", id=call.call_id, name=call.name, text=text, is_error=is_error)

@@ -34,12 +34,14 @@ class WebResponse(NamedTuple):
 def read_response(received: httpcore2.Response, url: Url, limit_bytes: int) -> WebResponse:
     """Reads the body until its end, or until `limit_bytes` of it are decompressed; that of a redirect is left.
 
+    With a limit of 0 nothing of it is looked at: neither that it is broken nor that it never ends matters then.
+
     Raises:
         WebReplyUnusable: the server compresses otherwise than it was asked to.
         zlib.error: the compressed body is broken.
     """
     response = WebResponse(received.status, _headers(received.headers), b"", url)
-    if response.leads_on:
+    if response.leads_on or not limit_bytes:
         return response
     body = bytearray()
     for piece in _decoded(received.iter_stream(), response.headers.get("content-encoding", ""), url):

@@ -1,0 +1,1 @@
+"""What people would pick instead, each as a program in the environment of `bench/requirements.txt`."""

@@ -1,0 +1,143 @@
+"""The page of the benchmarks, written from their figures and from nothing else."""
+
+from typing import Any
+
+from bench.markdown import picture, prose, section, table
+from bench.report_cost import cost
+
+_NAMES = {
+    "entries": "state entries",
+    "state_bytes": "bytes through the states",
+    "requests": "DynamoDB requests",
+    "sent_bytes": "bytes sent to DynamoDB",
+    "received_bytes": "bytes received from it",
+    "read_units": "read units",
+    "write_units": "write units",
+}
+
+
+def page(results: dict[str, Any]) -> str:
+    """Markdown for `docs/benchmarks.md`."""
+    parts = [
+        _opening(results["machine"]),
+        _overhead(results["overhead"]),
+        _growth(results["growth"]),
+        _cold(results["cold"]),
+        _streams(results["streams"]),
+        cost(results["cost"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _opening(machine: dict[str, Any]) -> str:
+    peers = ", ".join(f"{name} {version}" for name, version in machine["peers"].items())
+    what = prose("""`make bench` measures all of this anew, writes the figures to [bench.json](bench.json), and from
+            them this page and its pictures: do not edit either. `make bench ONLY=overhead` measures one part;
+            `QUICK=1` less of each, into `.local/bench`.""")
+    where = prose(f"""Here on {machine["cores"]} cores ({machine["processor"]}, {machine["system"]}), Python
+            {machine["python"]}, with {machine["emulator"]} as AWS. Beside it {peers}. Nothing of it was measured on
+            AWS.""")
+    return f"# Benchmarks\n\n{what}\n\n{where}"
+
+
+def _overhead(result: dict[str, Any]) -> str:
+    rows = {(row["system"], row["calls"], row["turns"]): row for row in result["rows"]}
+    systems, calls, turns = (list(dict.fromkeys(place)) for place in zip(*rows, strict=True))
+    overheads = table(
+        ["calls a turn", "turns", *systems],
+        [
+            [str(k), str(n), *(f"{rows[name, k, n]['median_ms']:.0f} ms" for name in systems)]
+            for k in calls
+            for n in turns
+        ],
+    )
+    slopes = table(
+        ["calls a turn", *systems],
+        [[str(k), *(f"{rows[name, k, turns[-1]]['slope_ms']:+.2f} ms" for name in systems)] for k in calls],
+    )
+    return section(
+        "What the runtime costs a turn",
+        "overhead",
+        result,
+        picture("Overhead a turn, by calls and by turn", "overhead"),
+        overheads,
+        f"How much more a turn costs than the one before it, over {turns[-1]} turns:",
+        slopes,
+        prose(f"""Wall time less the time that the scripted model spoke, for each request to it: the median of
+            {result["runs"]} runs. The model streams every reply at one pace and times itself; the tool multiplies
+            two numbers. All systems hold the same conversations with it, in turns with each other. Without calls, n
+            questions are asked in one session; else one question takes n turns and an answer."""),
+        prose("""The peers run the model's client, the loop and the tool in one process, and lose with it whatever
+            they have not written. StepAgent crosses a process for each think and each call, through the state
+            machine. What each has on disk, and when:"""),
+        "\n".join(f"- **{name}**: {what}" for name, what in result["kept"].items()),
+    )
+
+
+def _growth(result: dict[str, Any]) -> str:
+    last = result["turns"]
+    shown = (1, last // 2, last)
+    return section(
+        "What a turn moves, as a run grows",
+        "growth",
+        result,
+        picture("Bytes through the states, DynamoDB requests and bytes read, by turn", "growth"),
+        *(
+            table(
+                [f"calls a turn: {row['calls']}", *(f"turn {turn}" for turn in shown), "more each turn"],
+                [
+                    [
+                        title,
+                        *(f"{row['by_turn'][name][turn - 1]:,.0f}" for turn in shown),
+                        f"{row['slopes'][name]:+,.2f}",
+                    ]
+                    for name, title in _NAMES.items()
+                ],
+            )
+            for row in result["rows"]
+        ),
+        prose(f"""The largest input or output of a state had
+            {max(row["largest_state_bytes"] for row in result["rows"]):,} bytes. A front of the emulator counts every
+            request that any process of the product makes. Write units are the emulator's, by the size of items; read
+            units are computed from what was read, by the documented rules. The emulator lists no events inside a
+            Map, so a call counts as the definition has it: two entries, and its item three times. Bytes received
+            grow, since each `think` reads the whole conversation, in one query."""),
+    )
+
+
+def _cold(result: dict[str, Any]) -> str:
+    rows = sorted(result["rows"], key=lambda row: -float(row["compiled_ms"]))
+    return section(
+        "What a cold start imports",
+        "cold",
+        result,
+        picture("CPU of imports", "cold"),
+        table(
+            ["function", "as `sam build` leaves it", "with compiled modules"],
+            [[f"`{row['function']}`", f"{row['source_ms']:.0f} ms", f"{row['compiled_ms']:.0f} ms"] for row in rows],
+        ),
+        prose(f"""CPU time (user and system) of `import app` in a fresh process, the least of {result["runs"]}, under
+            Python {result["python"]}. The layer and the function's own packages as `pip install --no-compile` leaves
+            them, and then with `compileall --invalidation-mode unchecked-hash`; Python's own library is compiled in
+            both."""),
+    )
+
+
+def _streams(result: dict[str, Any]) -> str:
+    return section(
+        "How long a delta takes",
+        "streams",
+        result,
+        table(
+            ["from the model to the client", ""],
+            [
+                ["median", f"{result['median_ms']:.0f} ms"],
+                ["95 of 100 within", f"{result['p95_ms']:.0f} ms"],
+                ["the slowest", f"{result['max_ms']:.0f} ms"],
+            ],
+        ),
+        prose(f"""{result["streams"]} clients follow at once, {result["complete"]} of them to the end;
+            {result["speaking"]} models speak at once, as many as the local stack lets run. The model writes into
+            each of {result["deltas"]:,} deltas when it leaves. A delta waits up to 120 ms for others, and a follower
+            looks for news in steps."""),
+    )

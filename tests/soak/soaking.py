@@ -1,0 +1,149 @@
+"""A whole soak: the tasks, so many at once, while things go wrong; then the verdict on each."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.local_loop import LocalLoop
+from tests.processes import memory_mb, processes_of
+from tests.soak.clocks import count_clocks
+from tests.soak.disturbing import disturbed
+from tests.soak.faults import Faults
+from tests.soak.stack import Soaked, soaked_stack
+from tests.soak.tasks import Task, make_tasks
+from tests.soak.traffic import Traffic
+from tests.soak.verdict import Verdict, judge
+
+_SETTLE_S = 60  # in which executions end whose runs have
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much, how many at once, and until when a run that has not ended counts as lost."""
+
+    runs: int
+    at_once: int
+    patience_s: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it."""
+
+    plan: Plan
+    took_s: float
+    memory_mb: float
+    faults: dict[str, int]
+    verdicts: Sequence[Verdict]
+    wrong: Sequence[str]  # beside those of single tasks
+    running: int  # executions that did not end
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        return dict(Counter(verdict.status for verdict in self.verdicts))
+
+    @property
+    def lost(self) -> list[str]:
+        dead = [f"{self.running} executions run on"] if self.running else []
+        return [*(what for verdict in self.verdicts for what in verdict.lost), *dead]
+
+    @property
+    def duplicated(self) -> list[str]:
+        return [what for verdict in self.verdicts for what in verdict.duplicated]
+
+    @property
+    def all_wrong(self) -> list[str]:
+        return [*(what for verdict in self.verdicts for what in verdict.wrong), *self.wrong]
+
+
+class Progress:
+    """How far a soak is, for whoever shows it."""
+
+    def __init__(self, faults: Faults, total: int) -> None:
+        self.faults, self.total = faults, total
+        self.begun = self.ended = 0
+
+
+def soak(folder: Path, plan: Plan, faults: Faults, show: Callable[[Progress], None] = lambda _: None) -> Report:
+    """Soaks the product. `show` is called twice a second, in a thread of its own."""
+    tasks = make_tasks(faults.seed, plan.runs)
+    with soaked_stack(folder, faults) as stack:
+        outputs = _outputs(stack.loop)
+        traffic = Traffic(stack, faults, outputs["IngestQueueUrl"])
+        progress, peak = Progress(faults, len(tasks)), [0.0]
+        began = time.monotonic()
+        with _twice_a_second(lambda: _look(stack, peak, progress, show)):
+            with disturbed(stack, traffic, faults):
+                _play(traffic, tasks, plan, progress)
+            running = _settled(stack.loop)
+        took_s = time.monotonic() - began
+        effects = Counter(stack.effects.read_text().splitlines())
+        with ThreadPoolExecutor(8) as pool:
+            verdicts = list(pool.map(lambda task: judge(task, effects), tasks))
+        counts = {**faults.counts, **count_clocks(stack.clocks)}
+        wrong = [*traffic.wrong, *stack.broken]
+    return Report(plan, took_s, peak[0], counts, verdicts, wrong, running)
+
+
+def _play(traffic: Traffic, tasks: Sequence[Task], plan: Plan, progress: Progress) -> None:
+    deadline = time.monotonic() + plan.patience_s
+    lock = threading.Lock()
+
+    def play(task: Task) -> None:
+        with lock:
+            progress.begun += 1
+        traffic.play(task, deadline)
+        with lock:
+            progress.ended += 1
+
+    with ThreadPoolExecutor(plan.at_once) as pool:
+        list(pool.map(play, tasks))
+
+
+def _settled(loop: LocalLoop) -> int:
+    """The number of executions that run on after a while."""
+    client, deadline = loop.client("stepfunctions"), time.monotonic() + _SETTLE_S
+    machines = (loop.stack.state_machine_arn, loop.stack.plan_state_machine_arn)
+    while True:
+        running = sum(len(_running(client, arn)) for arn in machines)
+        if not running or time.monotonic() > deadline:
+            return running
+        time.sleep(0.5)
+
+
+def _running(client: Any, arn: str) -> list[Any]:
+    found: list[Any] = client.list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
+    return found
+
+
+def _outputs(loop: LocalLoop) -> dict[str, str]:
+    outputs = loop.client("cloudformation").describe_stacks(StackName="stepagent")["Stacks"][0]["Outputs"]
+    return {output["OutputKey"]: output["OutputValue"] for output in outputs}
+
+
+def _look(stack: Soaked, peak: list[float], progress: Progress, show: Callable[[Progress], None]) -> None:
+    peak[0] = max(peak[0], memory_mb(processes_of(stack.loop.emulator)))
+    show(progress)
+
+
+@contextmanager
+def _twice_a_second(act: Callable[[], None]) -> Iterator[None]:
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(0.5):
+            act()
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

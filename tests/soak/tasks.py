@@ -1,0 +1,80 @@
+"""What the runs shall do, and what they shall come to: parts with a value each, which an answer lists or calls unknown."""
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["tools", "agent", "person", "plan"]
+Entry = Literal["chat", "run", "job"]  # POST /chat/completions, POST /runs, a message in the queue
+Way = Literal["charge", "look_up", "consult", "ask", "step"]
+
+_SHARES: dict[Kind, int] = {"tools": 4, "agent": 2, "person": 2, "plan": 1}
+_PARTS: dict[Kind, tuple[tuple[str, Way], ...]] = {
+    "tools": (("a", "charge"), ("b", "look_up"), ("c", "charge")),
+    "agent": (("a", "charge"), ("b", "consult")),
+    "person": (("a", "charge"), ("b", "ask")),
+    "plan": (("a", "step"), ("b", "step")),
+}
+_KNOWN = re.compile(r"\b(n\d+)\.([a-z])=(\d+)\b")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing of a task: a value that a call, an agent, a person or a step of a plan brings."""
+
+    name: str
+    way: Way
+    value: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one run is asked. `label` is in every text that belongs to it, so that a model without memory knows it."""
+
+    number: int
+    kind: Kind
+    entry: Entry
+    parts: tuple[Part, ...]
+
+    @property
+    def label(self) -> str:
+        return f"n{self.number}"
+
+    @property
+    def question(self) -> str:
+        return f"Task {self.label} ({self.kind})."
+
+    def written(self, part: Part) -> str:
+        """A part as it stands in results, in the log of effects, and in answers."""
+        return f"{self.label}.{part.name}={part.value}"
+
+
+def make_tasks(seed: int, runs: int) -> list[Task]:
+    """The same tasks for the same seed. Only HTTP brings tasks with a person, or a plan: a job can answer nobody."""
+    return [make_task(seed, number) for number in range(runs)]
+
+
+def make_task(seed: int, number: int) -> Task:
+    chance = random.Random(f"{seed}/task/{number}")
+    kind = chance.choices(list(_SHARES), list(_SHARES.values()))[0]
+    entries: tuple[Entry, ...] = ("chat", "run") if kind in ("person", "plan") else ("chat", "run", "job")
+    parts = tuple(Part(name, way, chance.randrange(1, 1000)) for name, way in _PARTS[kind])
+    return Task(number, kind, chance.choice(entries), parts)
+
+
+def known_in(text: str) -> dict[str, int]:
+    """The values that a text gives, by the name of their part. Those of another task have its label, and do not count."""
+    return {name: int(value) for _, name, value in _KNOWN.findall(text)}
+
+
+def answer_of(task: Task, known: dict[str, int]) -> str:
+    """The answer to a task of which these values are known: their list, their sum, and what is not known."""
+    written = [task.written(part) for part in task.parts if part.name in known]
+    unknown = [part.name for part in task.parts if part.name not in known]
+    return f"{task.label}: {' '.join(written)} sum {sum(known.values())} unknown {','.join(unknown) or 'none'}"
+
+
+def values_of(parts: Iterable[Part]) -> Iterator[tuple[str, int]]:
+    return ((part.name, part.value) for part in parts)

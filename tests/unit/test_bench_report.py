@@ -1,0 +1,38 @@
+"""The page of the benchmarks says what their figures say."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.overhead import CALLS, RUNS, TURNS
+from bench.report import page
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / "bench.json").read_text())
+    return found
+
+
+def test_page_is_made_of_the_figures(results: dict[str, Any]) -> None:
+    assert (DOCS / "benchmarks.md").read_text() == page(results), "make bench writes docs/benchmarks.md"
+
+
+def test_pictures_of_the_page_are_there(results: dict[str, Any]) -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page(results))
+    assert pictures
+    assert all((DOCS / picture).exists() for picture in pictures)
+
+
+def test_pictures_name_no_day(results: dict[str, Any]) -> None:
+    assert not [svg.name for svg in DOCS.glob("bench-*.svg") if "<dc:date>" in svg.read_text()]
+
+
+def test_figures_are_those_of_whole_runs(results: dict[str, Any]) -> None:
+    measured = {(row["calls"], row["turns"]) for row in results["overhead"]["rows"]}
+    assert (results["overhead"]["runs"], measured) == (RUNS, {(calls, turns) for calls in CALLS for turns in TURNS})
