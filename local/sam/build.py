@@ -16,7 +16,7 @@ from local.sam.image import VERSION
 ADAPTER_LAYER = "LocalWebAdapterLayer"
 _ADAPTER = "#!/bin/sh\nexec python3 /opt/web_adapter.py\n"
 _GIVEN = "AWS_ENDPOINT_URL"  # SAM hands on variables that the template names, and no others
-_INVOKE_S = 600  # a hang; the first event waits for an image to be built
+_MAX_S = 600  # more is a hang; the first event waits for an image to be built
 
 
 class SamFailed(RuntimeError):
@@ -77,7 +77,7 @@ def sam_build(project: Project) -> None:
     (project.folder / "template.json").write_text(json.dumps(template, default=str))
     options = ["-t", f"{project.folder}/template.json", "--base-dir", str(project.root)]
     places = ["--build-dir", f"{project.folder}/build", "--cache-dir", f"{project.folder}/cache", "--cached"]
-    done = _sam(project, ["build", *options, *places], {"BUILD_ARCHITECTURE": architecture()})
+    done = _sam(project, ["build", *options, *places])
     if done.returncode != 0:
         raise SamFailed(f"sam build: {_end(done)}")
 
@@ -102,7 +102,7 @@ def sam_invoke(project: Project, engine: Engine, logical_id: str, event: Path, v
         raise SamFailed(f"{logical_id} answers no JSON: {answer[-1][:200]!r}") from error
 
 
-def _sam(project: Project, arguments: list[str], more: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _sam(project: Project, arguments: list[str], more: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
     variables = {
         **os.environ,
         "PATH": f"{project.python}/bin{os.pathsep}{os.environ['PATH']}",
@@ -118,10 +118,10 @@ def _sam(project: Project, arguments: list[str], more: Mapping[str, str]) -> sub
     command = [str(project.sam), *arguments]
     try:
         done = subprocess.run(
-            command, cwd=project.root, env=variables, capture_output=True, text=True, check=False, timeout=_INVOKE_S
+            command, cwd=project.root, env=variables, capture_output=True, text=True, check=False, timeout=_MAX_S
         )
     except subprocess.TimeoutExpired as error:
-        raise SamFailed(f"sam {arguments[0]} did not end within {_INVOKE_S} s") from error
+        raise SamFailed(f"sam {arguments[0]} did not end within {_MAX_S} s") from error
     with project.log.open("a") as log:
         log.write(f"$ sam {' '.join(arguments)}\n{done.stderr}\n{done.stdout}\n")
     return done

@@ -226,8 +226,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_engine_is_stopped_by_its_id_when_the_work_fails(programs: Path, tmp_path: Path) -> None:
-    a_program(programs, "docker", '[ "$1" != import -a "$DOCKER_HOST" ] || { echo no space left >&2; exit 1; }')
     a_program(programs, "dockerd", f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    answers = f'[ -s {tmp_path}/pid -a "$DOCKER_HOST" ]'
+    a_program(programs, "docker", f'{answers} && [ "$1" != import ] || {{ echo no space left >&2; exit 1; }}')
     with pytest.raises(NoEngine, match="no space left"), engines.running_engine() as engine:
         engine.run("import", "x")
     pid = int((tmp_path / "pid").read_text())

@@ -1,6 +1,7 @@
 """Events in messages: which are recognised, in one form, and by what each is known."""
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -28,6 +29,13 @@ def test_object_is_the_same_event_however_s3_tells_of_it() -> None:
     assert by_rule.object == by_notification.object
     for name in ("source", "detail-type", "resources"):
         assert by_rule.content[name] == by_notification.content[name]
+
+
+@pytest.mark.parametrize(("number", "taken"), [(10, True), (11, False)])
+def test_message_is_refused_when_it_tells_of_many_objects(number: int, taken: bool) -> None:
+    content = sample("object_created_notification")[0]
+    with nullcontext() if taken else pytest.raises(InvalidRequest, match="10 objects at most"):
+        assert len(found({"Records": content["Records"] * number})) == number
 
 
 def test_key_of_an_object_is_as_it_was_named_when_a_notification_writes_it_as_in_a_url() -> None:

@@ -263,6 +263,16 @@ def test_message_comes_again_when_it_cannot_be_put_aside(starts: Starts, sqs: Qu
     assert deliver(a_record("m1", "{not json", 3)) == ["m1"]
 
 
+@pytest.mark.parametrize(("spare", "noted"), [(0, False), (100, False), (5_000, True)])
+def test_message_is_put_aside_without_attributes_when_it_has_no_room_for_them(
+    starts: Starts, sqs: Queues, spare: int, noted: bool
+) -> None:
+    body = "é" * ((1_048_576 - spare) // 2)
+    assert deliver(a_record("m1", body, 3)) == []
+    [kept] = sqs.sent
+    assert (kept["MessageBody"] == body, bool(kept["MessageAttributes"])) == (True, noted)
+
+
 def test_message_comes_again_when_there_is_no_dead_letter_queue(starts: Starts) -> None:
     assert deliver(a_record("m1", "{not json", 3)) == ["m1"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from local import keys
 from local import usage_plans as subject
@@ -81,6 +81,16 @@ def test_place_has_a_value_that_api_gateway_takes_and_nobody_has(gateway: Gatewa
 def test_no_place_is_left_when_there_is_no_such_plan(gateway: Gateway) -> None:
     with pytest.raises(UsagePlanUnavailable, match=r"usage plan nowhere: .*Invalid Usage Plan identifier"):
         enter_plan("key_a", "nowhere")
+    assert not gateway.places
+
+
+def test_no_place_is_left_when_the_plan_cannot_be_reached(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(**_: str) -> None:
+        raise EndpointConnectionError(endpoint_url="https://apigateway")
+
+    monkeypatch.setattr(gateway, "create_usage_plan_key", break_off)
+    with pytest.raises(UsagePlanUnavailable):
+        enter_plan("key_a", PLAN)
     assert not gateway.places
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stepagent.models import Frozen
-from stepagent.strange_schemas import strange_misfit, strange_schema_flaw
+from stepagent.untrusted_schemas import untrusted_misfit, untrusted_schema_flaw
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 _ALONE = "Give your answer as JSON alone: no fence, no other word before or behind it."
@@ -28,7 +28,7 @@ class AnswerForm(Frozen):
     @property
     def flaw(self) -> str | None:
         """Why its schema is not taken, as half a sentence; None where it is. Asked of new ones: the record is read."""
-        return None if self.json_schema is None else strange_schema_flaw(self.json_schema)
+        return None if self.json_schema is None else untrusted_schema_flaw(self.json_schema)
 
     @property
     def rule(self) -> str:
@@ -73,7 +73,7 @@ class AnswerForm(Frozen):
             raise ValueError(f"it is not valid JSON ({error})") from None
         if self.json_schema is None and not isinstance(value, dict):
             raise ValueError("it is not a JSON object")
-        if self.json_schema is not None and (problem := strange_misfit(value, self.json_schema)):
+        if self.json_schema is not None and (problem := untrusted_misfit(value, self.json_schema)):
             raise ValueError(problem)
         return answer
 

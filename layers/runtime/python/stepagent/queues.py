@@ -54,10 +54,7 @@ def send_to_own_queue(url: str, body: str, notes: Mapping[str, str] = {}, *, gro
     Raises:
         RecordUnavailable: the queue did not take it.
     """
-    noted = {name: _as_note(text) for name, text in notes.items()}
-    room = _MAX_BYTES - len(body.encode())
-    fits = sum(len(f"{name}String{text}".encode()) for name, text in noted.items()) <= room
-    attributes: Any = {name: {"DataType": "String", "StringValue": text} for name, text in noted.items() if fits}
+    attributes = _as_attributes(notes, _MAX_BYTES - len(body.encode()))
     with _translated():
         sqs().send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes, **_in_order(url, group, once))
 
@@ -74,6 +71,13 @@ def come_again(url: str, receipt: str, after_s: int) -> None:
 
 def _in_order(queue: str, group: str, once: str) -> Any:
     return {"MessageGroupId": group, "MessageDeduplicationId": once} if queue.endswith(".fifo") else {}
+
+
+def _as_attributes(notes: Mapping[str, str], room_bytes: int) -> Any:
+    """All of the notes, or none: a message that is as large as one may be is kept without them."""
+    attributes = {name: {"DataType": "String", "StringValue": _as_note(text)} for name, text in notes.items()}
+    size = sum(len("".join((name, *attribute.values())).encode()) for name, attribute in attributes.items())
+    return attributes if size <= room_bytes else {}
 
 
 def _as_note(text: str) -> str:

@@ -32,10 +32,10 @@ def answer_parent(run: Run) -> None:
     text = _failure_text(run) if is_error else run.answer
     call = call_of(delegation)
     result = to_result(caller, call, text, is_error=is_error)
-    waited_s = _waited_s(run)
-    worked_s = ((run.ended_at or now()) - run.created_at).total_seconds() - waited_s
+    idle_s = _waited_s(run)
+    worked_s = ((run.ended_at or now()) - run.created_at).total_seconds() - idle_s
     error = run.failure.code if run.failure else run.status.value if is_error else ""
-    return_result(delegation, call, result.model_copy(update={"waited_s": waited_s}), CallEnd(worked_s, error))
+    return_result(delegation, call, result.model_copy(update={"waited_s": idle_s}), CallEnd(worked_s, error))
 
 
 def return_result(delegation: Delegation, call: Call, result: CallResult, end: CallEnd = UNTIMED) -> None:

@@ -10,6 +10,7 @@ Json = dict[str, Any]
 
 # What S3 calls an event in its own notifications, and what EventBridge calls the same.
 _DETAIL_TYPES = {"ObjectCreated": "Object Created", "ObjectRemoved": "Object Deleted"}
+_MAX_RECORDS = 10  # in a message, where S3 itself writes one: each may start a run, and all of them within one time-out
 _REASONS = {"Put": "PutObject", "Post": "POST Object", "Copy": "CopyObject", "Delete": "DeleteObject"}
 
 
@@ -38,7 +39,8 @@ def events_in(content: Json) -> list[Event] | None:
     """The events in a message, none where S3 only tries whether it may send; None where it holds no event but a job.
 
     Raises:
-        InvalidRequest: an event lacks what every event has, or S3 tells of something that has no name in EventBridge.
+        InvalidRequest: an event lacks what every event has, S3 tells of something that has no name in EventBridge, or
+            of more at a time than it does.
     """
     if "detail-type" in content:
         return [_event(content)]
@@ -46,6 +48,8 @@ def events_in(content: Json) -> list[Event] | None:
         return []
     records = content.get("Records")
     if isinstance(records, list) and records and all(_is_of_s3(record) for record in records):
+        if len(records) > _MAX_RECORDS:
+            raise InvalidRequest(f"A message tells of {_MAX_RECORDS} objects at most; this one of {len(records)}.", "Records")
         return [_event(_as_told_by_eventbridge(record)) for record in records]
     return None
 
