@@ -26,8 +26,8 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  make chat Q="What is 17*23?"   asks one question and ends'
 
-chat: $(READY) ## Talk to the agent on this machine: no AWS account, no Docker, no key
-	@$(PY) -m local.cli chat $(if $(AGENT),--agent '$(AGENT)')
+chat: $(READY) ## Talk to the agent on this machine: no AWS account, no Docker, no key; STRATEGY=plan has it plan first
+	@$(PY) -m local.cli chat $(if $(AGENT),--agent '$(AGENT)') $(if $(STRATEGY),--strategy '$(STRATEGY)')
 
 inbox: $(READY) ## List the questions that wait for you, and answer them
 	@$(PY) -m local.cli inbox

@@ -99,10 +99,10 @@ def _peer_versions() -> dict[str, str]:
 
 def _write(folder: Path, results: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bench.json").write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    (folder / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
     if not set(NAMES) <= results.keys():
         return
-    (folder / "benchmarks.md").write_text(report.page(results))
+    (folder / "benchmarks.md").write_text(report.page(_load(folder / "bench.json")))
     subprocess.run([PYTHON, plots.__file__, folder / "bench.json", folder], check=True)
 
 

@@ -43,6 +43,7 @@ class Said(NamedTuple):
     session_id: str
     key: str
     agent: str = AGENT
+    strategy: str = ""  # "" for the agent's own
 
 
 class ApiClient:
@@ -74,6 +75,7 @@ class ApiClient:
             "stream": True,
             "stream_options": {"include_usage": True},
             "detail": True,
+            **({"strategy": said.strategy} if said.strategy else {}),
         }
         with self._request("POST", "/chat/completions", body, {"Idempotency-Key": said.key}) as response:
             yield from _events(response.iter_lines())

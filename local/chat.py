@@ -42,10 +42,11 @@ class Chat:
         prompts: Prompts,
         *,
         agent: str = AGENT,
+        strategy: str = "",
         tied: bool = False,
     ) -> None:
         self._read_line, self._prompts = read_line, prompts
-        self._client, self._agent, self._session = client, agent, _new_session()
+        self._client, self._agent, self._strategy, self._session = client, agent, strategy, _new_session()
         self._view: View = LiveView(console) if console.is_terminal else PlainView(console)
         self._left: RunOnScreen | None = None  # it asks, and the person left that open
         self._conversing, self._tied = False, tied
@@ -57,7 +58,7 @@ class Chat:
             ApiError: the API refused or broke off.
             NobodyAnswers: the agent asks, and there is no input left.
         """
-        said = Said(question, self._session, secrets.token_hex(16), self._agent)
+        said = Said(question, self._session, secrets.token_hex(16), self._agent, self._strategy)
         return self._finish(RunOnScreen(self._client, self._view, said))
 
     def _finish(self, run: RunOnScreen) -> int:

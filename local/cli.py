@@ -27,6 +27,7 @@ for _command in (run_commands.runs, run_commands.show, run_commands.replay):
 def chat(
     question: Annotated[str, typer.Argument(envvar="STEPAGENT_QUESTION", help="Ask this and end.")] = "",
     agent: Annotated[str, typer.Option(envvar="STEPAGENT_AGENT", help="Who answers.")] = "assistant",
+    strategy: Annotated[str, typer.Option(help="How: react, plan or auto. Without it the agent's own way.")] = "",
     verbose: Verbose = False,
 ) -> None:
     """Talk to an agent, on the running stack or on one that ends with this command."""
@@ -36,7 +37,8 @@ def chat(
     with plain_errors(verbose), _running_stack() as handle, ApiClient(handle.running.base_url) as client:
         console = Console(highlight=False)
         tied = handle.fresh and handle.running.tied
-        conversation = Chat(client, console, read_line, _prompts(console), agent=agent, tied=tied)
+        prompts = _prompts(console)
+        conversation = Chat(client, console, read_line, prompts, agent=agent, strategy=strategy, tied=tied)
         if question.strip():
             raise typer.Exit(conversation.ask(question))
         if sys.stdin.isatty():

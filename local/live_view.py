@@ -12,7 +12,10 @@ from rich.segment import Segment, Segments
 from rich.spinner import Spinner
 from rich.text import Text
 
-from local.view import Closing, printable
+from local.checklist import Checklist
+from local.plan_news import StepNews
+from local.view import Closing, printable, shortened
+from stepagent.planning.plan import Plan
 
 _TICK_S = 0.1
 
@@ -42,9 +45,10 @@ class LiveView:
         self._doing, self._since = "thinking", self._clock()
         self._open: dict[str, tuple[str, float]] = {}  # names of the tools that run, with their begin, by call
         self._turn, self._paragraph, self._thought = "", "", ""
+        self._checklist, self._checked = Checklist(clock), False  # whether it is among the live lines
 
     def begin(self) -> None:
-        self._doing_now("thinking")
+        self._doing_now("" if self._checked and self._checklist.has_begun else "thinking")
         self._live = Live(
             get_renderable=self._render,
             console=self._console,
@@ -67,6 +71,7 @@ class LiveView:
 
     def text(self, text: str) -> None:
         self._announce_turn()
+        self._finish_checklist()
         self._doing = ""
         self._paragraph += printable(text)
         while (end := _paragraph_end(self._paragraph)) is not None:
@@ -87,12 +92,24 @@ class LiveView:
         self._print_line((f"  {mark} {tool}", style), (took, "dim"), (f": {result}", style))
         self._doing_now(next((name for name, _ in reversed(self._open.values())), "thinking"))
 
+    def plan(self, plan: Plan, change: str | None) -> None:
+        self._finish_paragraph()
+        self._announce_turn()
+        if change is not None:
+            self._print_line((f"  plan changed: {shortened(change)}", "yellow"))
+        self._with_checklist(lambda: self._checklist.show(plan))
+
+    def step(self, news: StepNews) -> None:
+        self._with_checklist(lambda: self._checklist.hear(news))
+
     def note(self, text: str) -> None:
         self._print_line((text, "yellow"))
 
     def end(self, closing: Closing | None) -> None:
         self._finish_paragraph()
         self._announce_turn()  # of a turn that did nothing but ask
+        if closing is None or closing.status != "waiting":  # a plan that waits goes on, or its question shows it
+            self._finish_checklist(ended=closing is not None)
         self._ended.set()
         self._ticker.join()
         self._live.stop()
@@ -100,6 +117,20 @@ class LiveView:
             self._console.print(Text(f"✗ {closing.failure}", style="red"))
         if closing and closing.status != "waiting":
             self._console.print(Text(f"\n{closing.line}", style="dim"))
+
+    def _with_checklist(self, change: Callable[[], None]) -> None:
+        with self._lock:
+            change()
+            self._checked = True
+        self._doing = ""
+
+    def _finish_checklist(self, *, ended: bool = True) -> None:
+        """What stays of the plan on the screen, above the answer."""
+        if self._checked:
+            lines = list(self._checklist.lines(ended=ended))
+            self._checked = False
+            for line in lines:
+                self._print_line(line)
 
     def _doing_now(self, what: str) -> None:
         self._doing, self._since = what, self._clock()
@@ -123,7 +154,7 @@ class LiveView:
     def _print_paragraph(self, text: str) -> None:
         self._print(_Paragraph(text))
 
-    def _print_line(self, *parts: str | tuple[str, str]) -> None:
+    def _print_line(self, *parts: str | tuple[str, str] | Text) -> None:
         with self._lock:
             self._console.print(Text.assemble(*parts), no_wrap=True, overflow="ellipsis")
 
@@ -138,6 +169,8 @@ class LiveView:
 
     def _render(self) -> Group:
         parts: list[Text | _Paragraph | Spinner] = []
+        if self._checked:
+            parts += self._live_lines()
         if self._thought:
             parts.append(Text(_last_line(self._thought), style="dim italic", no_wrap=True, overflow="ellipsis"))
         if self._paragraph.strip():
@@ -146,6 +179,12 @@ class LiveView:
             self._spinner.update(text=Text(f"{self._doing} … {self._clock() - self._since:.0f} s", style="dim"))
             parts.append(self._spinner)
         return Group(*parts)
+
+    def _live_lines(self) -> list[Text]:
+        lines = list(self._checklist.lines())
+        for line in lines:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        return lines
 
 
 def _paragraph_end(text: str) -> int | None:

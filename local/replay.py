@@ -7,7 +7,7 @@ from typing import Any
 
 from local.api_client import RunEvent
 from local.run_in_detail import duration
-from local.view import Closing, View, arguments_line, shortened
+from local.view import Closing, View, arguments_line, shortened, show_planning
 
 Run = dict[str, Any]
 
@@ -45,6 +45,7 @@ class Replay:
     def __init__(self, view: View, clock: ReplayClock) -> None:
         self._view, self._clock = view, clock
         self._names: dict[str, str] = {}  # of tools, by call
+        self._steps: set[str] = set()  # of its plan, those that ran
         self._closing = Closing()
 
     def play(self, run: Run, events: Sequence[RunEvent]) -> None:
@@ -84,15 +85,10 @@ class Replay:
                 self._view.note(f"asks: {shortened(data['description'])}")
             case "interaction.resolved":
                 self._view.note(f"{data['status']}.")
-            case "step.started":
-                self._view.note(f"step {data['id']}: {shortened(data['title'])}")
-            case "step.completed":
-                self._view.note(f"step {data['id']} {data['status']}: {shortened(data['text'])}")
-            case "plan.created":
-                steps = "; ".join(shortened(step["title"]) for step in data["plan"]["steps"])
-                self._view.note(f"plan: {shortened(steps)}")
-            case "plan.updated":
-                self._view.note(f"plan changed: {shortened(data['why'])}")
+            case _:
+                show_planning(self._view, what, data)
+                if what == "step.completed":
+                    self._steps.add(data["id"])
 
     def _say(self, data: dict[str, Any]) -> None:
         if reasoning := data.get("reasoning"):
@@ -103,6 +99,7 @@ class Replay:
     def _close(self, run: Run, took: timedelta) -> Closing:
         closing, usage = self._closing, run["usage"]
         closing.status, closing.run_id, closing.turns = run["status"], run["run_id"], run["turns"]
+        closing.steps = len(self._steps)
         closing.tokens = (usage["prompt_tokens"], usage["completion_tokens"])
         closing.seconds = took.total_seconds()
         closing.failure = (run.get("failure") or {}).get("message", "")

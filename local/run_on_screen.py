@@ -7,7 +7,7 @@ from typing import Any
 
 from local.api_client import ApiClient, ApiError, Event, Said
 from local.terminal import first_interrupt, unechoed
-from local.view import Closing, View, arguments_line, shortened
+from local.view import Closing, View, arguments_line, shortened, show_planning
 
 _STILL_RUNS = "run_still_going_on"  # a stream ends before a run that takes long
 
@@ -21,6 +21,7 @@ class RunOnScreen:
         self._tools: dict[str, str] = {}  # names by the id of the call
         self._asked: set[str] = set()  # calls whose result the person types
         self._calls, self._worked_s = 0, 0.0  # people's time is not counted
+        self._steps: set[str] = set()  # of its plan, those that ran
         self._begun = time.monotonic()
         self._run_known = threading.Event()
         self._canceller: threading.Thread | None = None
@@ -51,7 +52,7 @@ class RunOnScreen:
             shown = closing
         finally:
             self._worked_s += time.monotonic() - started
-            closing.calls, closing.seconds = self._calls, self._worked_s
+            closing.calls, closing.steps, closing.seconds = self._calls, len(self._steps), self._worked_s
             self._view.end(shown)
         return closing
 
@@ -95,6 +96,10 @@ class RunOnScreen:
                 self._show_result(event.data["tool"])
             case "answer" | "error":
                 self._show_answer(event.data, closing)
+            case _:
+                show_planning(self._view, event.name, event.data)
+                if event.name == "step.completed":
+                    self._steps.add(event.data["id"])
 
     def _show_result(self, tool: dict[str, Any]) -> None:
         if tool["id"] not in self._asked or tool["isError"]:

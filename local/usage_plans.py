@@ -29,7 +29,7 @@ def enter_plan(key_id: str, plan_id: str) -> str:
         place = _gateway().create_api_key(name=key_id, value=secrets.token_hex(_VALUE_BYTES), enabled=True)
         try:
             _gateway().create_usage_plan_key(usagePlanId=plan_id, keyId=place["id"], keyType="API_KEY")
-        except ClientError:
+        except (BotoCoreError, ClientError):
             _gateway().delete_api_key(apiKey=place["id"])
             raise
     value: str = place["value"]

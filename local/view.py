@@ -7,8 +7,12 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from local.plan_news import StepNews, read_plan, step_begun, step_over
+from stepagent.planning.plan import Plan, StepStatus
+
 MAX_SHOWN_CHARS = 200
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a model or a tool must not drive the terminal
+# A model or a tool must not drive the terminal, nor turn round what is read; half a character cannot be written.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
@@ -19,6 +23,7 @@ class Closing:
     run_id: str = ""
     turns: int = 0
     calls: int = 0
+    steps: int = 0
     tokens: tuple[int, int] | None = None
     seconds: float = 0
     failure: str = ""
@@ -27,6 +32,7 @@ class Closing:
     @property
     def line(self) -> str:
         parts = [counted(self.turns, "turn"), counted(self.calls, "tool call")]
+        parts += [counted(self.steps, "step")] if self.steps else []
         parts += [f"{self.tokens[0]} + {self.tokens[1]} tokens"] if self.tokens else []
         return " · ".join([*parts, f"{self.seconds:.1f} s", self.run_id])
 
@@ -45,6 +51,8 @@ class View(Protocol):
     def text(self, text: str) -> None: ...
     def called(self, call_id: str, tool: str, arguments: str) -> None: ...
     def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None: ...
+    def plan(self, plan: Plan, change: str | None) -> None: ...  # as it stands, and why it is another one than before
+    def step(self, news: StepNews) -> None: ...
     def note(self, text: str) -> None: ...
     def end(self, closing: Closing | None) -> None: ...
 
@@ -79,6 +87,23 @@ class PlainView:
     def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None:
         self._line(f"{'!!' if is_error else '<-'} {tool}: {result}")
 
+    def plan(self, plan: Plan, change: str | None) -> None:
+        self._line("plan:" if change is None else f"plan changed: {shortened(change)}")
+        for step in plan.steps:
+            self._line(f"   {shortened(step.heading)} [{step.status}]")
+
+    def step(self, news: StepNews) -> None:
+        named = f"step {news.step_id} ({shortened(news.title)})"
+        match news.status:
+            case StepStatus.IN_PROGRESS:
+                self._line(f"-> {named}")
+            case StepStatus.DONE:
+                self._line(f"<- {named}: {shortened(news.text)}")
+            case StepStatus.PENDING:
+                self._line(f"!! {named}, once more: {shortened(news.text)}")
+            case _:
+                self._line(f"!! {named} {news.status}: {shortened(news.text)}")
+
     def note(self, text: str) -> None:
         self._line(text)
 
@@ -97,6 +122,22 @@ class PlainView:
     def _write(self, text: str) -> None:
         self._console.file.write(text)
         self._console.file.flush()
+
+
+def show_planning(view: View, what: str, data: dict[str, Any]) -> None:
+    """Shows an event of a plan; others have nothing to do with it."""
+    match what:
+        case "strategy.chosen":
+            how = "a plan" if data["strategy"] == "plan" else "single steps"
+            view.note(f"works by {how}: {shortened(data['why'])}")
+        case "plan.created":
+            view.plan(read_plan(data["plan"]), None)
+        case "plan.updated":
+            view.plan(read_plan(data["plan"]), data["why"])
+        case "step.started":
+            view.step(step_begun(data))
+        case "step.completed":
+            view.step(step_over(data))
 
 
 def printable(text: str) -> str:

@@ -22,7 +22,7 @@ from tests.soak.faults import Faults, Rates
 from tests.soak.report import as_json, as_table
 from tests.soak.soaking import Plan, Progress, soak
 
-_LOOKS_PER_LINE = 20  # where nobody sees a bar move: one each ten seconds
+_LOOKS_PER_LINE = 5  # where nobody sees a bar move: one each ten seconds
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ class Rates:
 
     model: float = 0.15  # of the requests to the model
     repeated: float = 0.4  # of what is sent to the product from outside
-    kills_per_s: float = 0.04  # of each process of a function: one lives for 25 seconds
-    invocations_per_s: float = 2.0  # functions invoked with what they were invoked with before
+    kills_per_s: float = 0.02  # of each process of a function: one lives for 50 seconds
+    invocations_per_s: float = 1.0  # functions invoked with what they were invoked with before
 
 
 _MODEL_FAULTS: dict[ModelFault, int] = {

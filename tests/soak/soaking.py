@@ -20,6 +20,7 @@ from tests.soak.tasks import Task, make_tasks
 from tests.soak.traffic import Traffic
 from tests.soak.verdict import Verdict, judge
 
+_LOOK_S = 2  # to measure memory often would take what is measured
 _SETTLE_S = 60  # in which executions end whose runs have
 
 
@@ -71,14 +72,14 @@ class Progress:
 
 
 def soak(folder: Path, plan: Plan, faults: Faults, show: Callable[[Progress], None] = lambda _: None) -> Report:
-    """Soaks the product. `show` is called twice a second, in a thread of its own."""
+    """Soaks the product. `show` is called every two seconds, in a thread of its own."""
     tasks = make_tasks(faults.seed, plan.runs)
     with soaked_stack(folder, faults) as stack:
         outputs = _outputs(stack.loop)
         traffic = Traffic(stack, faults, outputs["IngestQueueUrl"])
         progress, peak = Progress(faults, len(tasks)), [0.0]
         began = time.monotonic()
-        with _twice_a_second(lambda: _look(stack, peak, progress, show)):
+        with _while_it_goes_on(lambda: _look(stack, peak, progress, show)):
             with disturbed(stack, traffic, faults):
                 _play(traffic, tasks, plan, progress)
             running = _settled(stack.loop)
@@ -133,11 +134,11 @@ def _look(stack: Soaked, peak: list[float], progress: Progress, show: Callable[[
 
 
 @contextmanager
-def _twice_a_second(act: Callable[[], None]) -> Iterator[None]:
+def _while_it_goes_on(act: Callable[[], None]) -> Iterator[None]:
     over = threading.Event()
 
     def loop() -> None:
-        while not over.wait(0.5):
+        while not over.wait(_LOOK_S):
             act()
 
     thread = threading.Thread(target=loop, daemon=True)

@@ -18,8 +18,9 @@ from tests.soak.tasks import Task
 
 Json = dict[str, Any]
 
-_LOOK_S = 0.7
-_MOST_FOLLOWERS = 2  # of one run over HTTP: each looks at the journal again and again
+_LOOK_S = 1.0
+_PAUSE_S = 1.0  # before a client tries again, and twice as long each time
+_MOST_FOLLOWERS = 2  # of one run: each looks at the journal again and again
 
 
 def run_of(task: Task) -> RunKey:
@@ -70,36 +71,40 @@ class Traffic:
                 self._send(task)
 
     def _chat(self, task: Task) -> None:
-        body = {"model": "soaker", "messages": [{"role": "user", "content": task.question}], **_fields(task)}
-        answer = self._post(task, "/chat/completions", body)
+        answer = self._post(task, "/chat/completions", _chat(task, task.question) | _strategy(task))
         if answer and answer.headers.get("X-StepAgent-Run-Id") != run_of(task).run_id:
             self.wrong.append(f"{task.label}: a chat was answered by {answer.headers.get('X-StepAgent-Run-Id')}")
 
     def _start(self, task: Task) -> None:
-        answer = self._post(task, "/runs", {"agent": "soaker", "input": task.question, **_fields(task)})
+        answer = self._post(task, "/runs", {**_job(task), **_strategy(task)})
         if answer and answer.json().get("run_id") != run_of(task).run_id:
             self.wrong.append(f"{task.label}: a request began {answer.text[:200]}")
 
     def _send(self, task: Task) -> None:
-        job = {"agent": "soaker", "input": task.question, "message_id": task.label, "session_id": _session(task)}
+        job = _job(task) | {"message_id": task.label}
         for _ in range(self._copies("message repeated", task)):
             self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=json.dumps(job))
 
     def _answer(self, task: Task, question: InteractionId) -> None:
+        """By the same way by which the run began: as a message in the chat, or to the question itself."""
         value = next(task.written(part) for part in task.parts if part.way == "ask")
-        copies = self._copies("answer repeated", task)
-        self._at_once(copies, lambda: self._post(task, f"/interactions/{question}", {"answer": value}))
+        path, body = f"/interactions/{question}", Json(answer=value)
+        if task.entry == "chat":
+            path, body = "/chat/completions", _chat(task, value) | {"interaction_id": question}
+        copies = min(_MOST_FOLLOWERS, self._copies("answer repeated", task))
+        self._at_once(copies, lambda: self._post(task, path, body, f"answer-{task.label}"))
 
     def _copies(self, kind: str, task: Task) -> int:
         copies = self._faults.copies(kind, task.number)
         self._faults.count(kind, copies - 1)
         return copies
 
-    def _post(self, task: Task, path: str, body: Json) -> httpx.Response | None:
+    def _post(self, task: Task, path: str, body: Json, key: str = "") -> httpx.Response | None:
         """The answer, once there is one: a client tries again where a server failed. None where none came."""
+        headers, pause_s = {"Idempotency-Key": key or f"begin-{task.label}"}, _PAUSE_S
         while time.monotonic() < self._deadline:
             try:
-                answer = self._stack.http.post(path, json=body, headers={"Idempotency-Key": f"key-{task.label}"})
+                answer = self._stack.http.post(path, json=body, headers=headers)
             except httpx.TransportError:
                 self._faults.count("request unanswered, sent again")
                 continue
@@ -108,8 +113,9 @@ class Traffic:
             if answer.status_code < 500:
                 self.wrong.append(f"{task.label}: POST {path}: {answer.status_code} {answer.text[:300]}")
                 return None
-            self._faults.count("request failed, sent again")
-            time.sleep(0.2)
+            self._faults.count(f"request answered with {answer.status_code}, sent again")
+            time.sleep(pause_s)
+            pause_s *= 2
         self.wrong.append(f"{task.label}: POST {path} was not answered")
         return None
 
@@ -123,10 +129,17 @@ class Traffic:
                 done.result()
 
 
-def _fields(task: Task) -> Json:
-    return {"session_id": _session(task), **({"strategy": "plan"} if task.kind == "plan" else {})}
+def _chat(task: Task, text: str) -> Json:
+    return {"model": "soaker", "messages": [{"role": "user", "content": text}], "session_id": _session(task)}
+
+
+def _job(task: Task) -> Json:
+    return {"agent": "soaker", "input": task.question, "session_id": _session(task)}
+
+
+def _strategy(task: Task) -> Json:
+    return {"strategy": "plan"} if task.kind == "plan" else {}
 
 
 def _has_ended(run: Run | None) -> bool:
     return run is not None and run.status in ENDED
-

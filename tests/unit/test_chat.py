@@ -172,6 +172,25 @@ def test_detail_events_come_in_the_order_of_the_run_when_they_are_wanted(serve: 
     ]
 
 
+PLANNED = [
+    ("strategy.chosen", {"strategy": "plan", "why": "It has parts."}),
+    ("plan.created", {"plan": {"revision": 1, "steps": [{"id": "a", "title": "Look"}]}}),
+    ("step.started", {"id": "a", "title": "Look", "attempt": 1, "run_id": "run_x_1", "call_id": "c"}),
+    ("step.completed", {"id": "a", "title": "Look", "status": "done", "text": "Seen.", "call_id": "c"}),
+    ("plan.updated", {"plan": {"revision": 2, "steps": []}, "why": "Why not."}),
+]
+
+
+def test_events_of_a_plan_are_told_as_they_are_when_detail_is_wanted(serve: Serve) -> None:
+    sents = streamed(serve(*PLANNED, text("A"), REPLIED, ENDED), detail=True)
+    assert [(event.name, event.data) for event in sents[1:6]] == PLANNED
+
+
+def test_nothing_of_a_plan_is_in_the_stream_when_no_detail_is_wanted(serve: Serve) -> None:
+    sents = streamed(serve(*PLANNED, text("A"), REPLIED, ENDED))
+    assert ({event.name for event in sents}, "Look" in str(sents)) == ({""}, False)
+
+
 def test_tool_events_carry_the_calls_id_when_detail_is_wanted(serve: Serve) -> None:
     sents = streamed(serve(TURN, calls("a"), TOOL, TOOL_DONE, REPLIED, ENDED), detail=True)
     tools = {event.name: event.data["tool"] for event in sents if event.name.startswith("tool")}

@@ -101,10 +101,12 @@ def test_replay_shows_steps_of_a_plan_and_what_changed_it() -> None:
         ),
         RunEvent(4, "plan.updated", at, {"plan": plan, "why": "Why not."}),
     ]
-    assert played(events, 0, Time())[:4] == [
-        "plan: Look; Tell",
-        "step 1: Look",
-        "step 1 done: Seen.",
+    assert played(events, 0, Time())[:6] == [
+        "plan:",
+        "   1. Look [pending]",
+        "   2. Tell [pending]",
+        "-> step 1 (Look)",
+        "<- step 1 (Look): Seen.",
         "plan changed: Why not.",
     ]
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from local.api_client import ApiClient, ApiError, Event, Said
+from local.plan_news import StepNews
 from local.run_on_screen import RunOnScreen, without_question_texts
 from local.terminal import unechoed
 from local.view import Closing
+from stepagent.planning.plan import Plan
+from stepagent.planning.words import told_plan
+from tests.plans import a_plan
 
 SAID = Said("Hi", "s", "key")
 TURN = Event("flowNodeStatus", {"name": "turn 1"})
@@ -85,6 +89,12 @@ class Told:
     def returned(self, call_id: str, tool: str, result: str, *, is_error: bool) -> None:
         self.told.append(f"returned {tool}")
 
+    def plan(self, plan: Plan, change: str | None) -> None:
+        self.told.append(f"plan of {len(plan.steps)}, {change}")
+
+    def step(self, news: StepNews) -> None:
+        self.told.append(f"{news.step_id} {news.status} {news.text}".strip())
+
     def note(self, text: str) -> None:
         self.told.append(text)
 
@@ -104,6 +114,37 @@ def test_each_event_is_shown_once_when_the_run_goes_on_behind_a_question() -> No
     # The result of the question is what the person just typed.
     assert view.told == ["begin", "turn 1", "Let me ask.", "begin", "turn 1", "Blue."]
     assert (closing.status, closing.calls, closing.questions) == ("completed", 1, [])
+
+
+def test_plan_and_its_steps_are_shown_and_each_step_counted_once() -> None:
+    plan = told_plan(a_plan("a", "b"))
+    began = {"id": "a", "title": "Title a", "attempt": 1, "run_id": "run_2", "call_id": "c"}
+    failed, done = (
+        Event("step.completed", {"id": "a", "title": "Title a", "status": status, "text": status, "call_id": "c"})
+        for status in ("pending", "done")
+    )
+    events = [
+        Event("strategy.chosen", {"strategy": "plan", "why": "Parts."}),
+        Event("plan.created", {"plan": plan}),
+        Event("step.started", began),
+        failed,
+        Event("step.started", began | {"attempt": 2}),
+        done,
+        Event("plan.updated", {"plan": plan, "why": "No b."}),
+    ]
+    view = Told()
+    closing = RunOnScreen(Replaying([BEGUN, *events, REST, standing("completed")]), view, SAID).follow()
+    assert view.told == [
+        "begin",
+        "works by a plan: Parts.",
+        "plan of 2, None",
+        "a in_progress",
+        "a pending pending",
+        "a in_progress",
+        "a done done",
+        "plan of 2, No b.",
+    ]
+    assert closing.steps == 1
 
 
 def test_run_is_followed_on_when_its_stream_ends_before_it_does() -> None:

@@ -62,7 +62,10 @@ NOTIFICATIONS = st.fixed_dictionaries(
 )
 RULE = Rule(
     name="r",
-    match={"source": [{"prefix": ""}], "detail": {"id": [{"anything-but": "nothing"}, {"exists": False}]}},
+    match={
+        "source": [{"anything-but": "stepagent"}],
+        "detail": {"id": [{"anything-but": "nothing"}, {"exists": False}]},
+    },
     agent="helper",
     input="{% detail.object %} {% $string(detail) %}",
     session="{% $substring($string(detail.object), 0, 20) %}",

@@ -1,5 +1,6 @@
 """Event patterns: what matches, as EventBridge documents it, and what is refused."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -90,6 +91,9 @@ WRONG: list[tuple[Any, str]] = [
     ({"source": "shop"}, "match.source must name"),
     ({"source": []}, "match.source lists no value"),
     ({"detail": {"key": ["a", ["b"]]}}, "match.detail.key lists a list"),
+    ({"detail": {True: ["a"]}}, "match.detail has the name True"),  # YAML takes the name on for that
+    ({"detail": {"day": [date(2030, 1, 1)]}}, "match.detail.day lists a date"),
+    ({"detail": {"day": [{"anything-but": [date(2030, 1, 1)]}]}}, "match.detail.day.anything-but has a value"),
     ({"detail": {"key": [{"prefx": "a"}]}}, "match.detail.key has 'prefx'"),
     ({"detail": {"key": [{"wildcard": "a*"}]}}, "'wildcard'"),
     ({"detail": {"key": [{}]}}, "match.detail.key has ''"),

@@ -213,6 +213,11 @@ WRONG = [
     ("rules: [{name: r, match: {source: [x]}, agent: a, input: ' '}]", "rule 'r': input: .*blank"),
     ("rules: [{name: r, match: {source: [x]}, agent: a, inputs: x, input: x}]", "rule 'r': inputs: Extra"),
     ("rules: [{name: r, match: {detail: {a: [1]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
+    ("rules: [{name: r, match: {source: {a: [x]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
+    (
+        "rules: [{name: r, match: {source: [x], detail: {on: [a]}}, agent: a, input: x}]",
+        "rule 'r': match: .*match.detail has the name True",
+    ),
     ("rules: [{name: r, match: {source: [{like: x}]}, agent: a, input: x}]", "rule 'r': match: .*source has 'like'"),
     ("rules: [{name: r, match: {source: [x]}, agent: a, input: '{% a. %}'}]", "rule 'r': input: .*is no JSONata"),
     ("rules: [{name: r, match: {source: [x]}, agent: a, input: '{% $eval(a) %}'}]", r"rule 'r': input: .*\$eval"),
@@ -233,6 +238,48 @@ WRONG = [
 def test_file_is_refused_with_rule_and_field_when_one_is_wrong(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         load_rules(write(tmp_path, text))
+
+
+OWN = "rules: [{name: r, match: {source: [stepagent], detail: {agent: [%s]}}, agent: a, input: x}%s]"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (OWN % ("a", ""), r"rule 'r': match.detail.agent: runs would start each other for ever \(a → a\)"),
+        (
+            OWN % ("b", ", {name: s, match: {source: [x, stepagent], detail: {agent: [a, c]}}, agent: b, input: x}"),
+            r"rule 'r', 's': match.detail.agent: .*for ever",
+        ),
+        (OWN % ("{anything-but: a}", ""), "rule 'r': match: .*match.detail.agent must list agents by name"),
+        ("rules: [{name: r, match: {source: [stepagent]}, agent: a, input: x}]", "match.detail.agent must list agents"),
+        ("rules: [{name: r, match: {source: [{prefix: step}]}, agent: a, input: x}]", "takes 'stepagent', too"),
+        ("rules: [{name: r, match: {source: [{exists: true}]}, agent: a, input: x}]", "takes 'stepagent', too"),
+        ("rules: [{name: r, match: {source: [{anything-but: x}]}, agent: a, input: x}]", "takes 'stepagent', too"),
+    ],
+)
+def test_file_is_refused_when_runs_could_start_each_other_for_ever(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        load_rules(write(tmp_path, text))
+
+
+def test_run_may_start_the_next_agents_run_when_none_leads_back(tmp_path: Path) -> None:
+    more = ", {name: s, match: {source: [stepagent], detail: {agent: [a]}}, agent: c, input: x}"
+    assert [rule.agent for rule in load_rules(write(tmp_path, OWN % ("b", more)))] == ["a", "c"]
+
+
+def test_catalog_is_not_loaded_when_a_rules_result_may_not_go_where_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(ROOT / "catalog", tmp_path, dirs_exist_ok=True)
+    reply_to = "reply_to: {webhook: 'https://hooks.example.com/a'}"
+    write(tmp_path, f"rules: [{{name: r, match: {{source: [x]}}, agent: assistant, input: x, {reply_to}}}]")
+    monkeypatch.setattr(loading, "read_standing", lambda: Standing(0, {}))
+    written: list[Any] = []
+    monkeypatch.setattr(loading, "write_rows", lambda *rows: written.append(rows))
+    with pytest.raises(ConfigurationError, match=r"rule 'r': 'reply_to.webhook': .*WebhookAllowedHosts"):
+        loading.load(tmp_path)
+    assert written == []
 
 
 def test_catalog_has_no_rules_when_it_has_no_such_file(tmp_path: Path) -> None:

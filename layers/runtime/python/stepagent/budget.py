@@ -55,7 +55,8 @@ def reached(run: Run, turn: int, entries: Sequence[Message | Call], moment: date
 
 def calls_of(run: Run, entries: Sequence[Message | Call]) -> list[Call]:
     """The calls that this run asked for, not those of earlier runs of its session."""
-    return [entry for entry in entries if isinstance(entry, Call) and entry.key.ordinal == run.key.ordinal]
+    ordinal = run.key.ordinal
+    return [entry for entry in entries if isinstance(entry, Call) and entry.key.ordinal == ordinal]
 
 
 def elapsed_s(run: Run, calls: Sequence[Call], moment: datetime) -> float:

@@ -25,6 +25,8 @@ StepAgentError
 ├── RecordConflict                somebody else wrote first: read again
 ├── RecordUnavailable             the tables, the bucket or a queue do not answer: the state machine tries again
 ├── WebError                      another's server was not asked or did not answer: web/errors.py
+├── IssuerUnavailable             an issuer's keys cannot be had: api/signing_keys.py
+├── NotDelivered                  a result did not arrive where it should: replies/delivery.py
 └── ToolError                     raised by a tool; its message goes to the model
 """
 

@@ -15,7 +15,7 @@ from stepagent.llm.registry import MODELS_FILE, load_models
 from stepagent.observe import logger
 from stepagent.rows import Catalog, Row, RowKey, flaws
 from stepagent.store.catalog import Standing, read_standing, write_rows
-from stepagent.triggers.rules import TRIGGERS_FILE, check_agents, load_rules
+from stepagent.triggers.rules import TRIGGERS_FILE, check_agents, check_places, load_rules
 
 _ATTEMPTS = 5
 _DEPLOYER = "deploy"
@@ -30,6 +30,7 @@ def load(directory: Path) -> None:
     """
     files, models = read_files(directory), load_models(directory / MODELS_FILE)
     rules = load_rules(directory / TRIGGERS_FILE)
+    check_places(rules)
     for attempt in range(1, _ATTEMPTS + 1):
         standing = read_standing()
         rows = changes(files, standing, models, now())

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import Field
@@ -60,6 +61,7 @@ class CallKey(NamedTuple):
         return CallId(f"call_{self.ordinal}_{self.turn}_{self.position}")
 
     @classmethod
+    @lru_cache(maxsize=4_096)  # each turn asks it several times of each call of the conversation
     def parse(cls, call_id: str) -> Self:
         """Reads a call id.
 

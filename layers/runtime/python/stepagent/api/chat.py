@@ -190,3 +190,5 @@ def _details(event: Event) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "toolResponse", {"tool": {"id": data["id"], "response": data["text"], "isError": data["is_error"]}}
         case "interaction.required":
             yield "interactive", shapes.interactive(data)
+        case "strategy.chosen" | "plan.created" | "plan.updated" | "step.started" | "step.completed":
+            yield event.type, data

@@ -25,6 +25,8 @@ from stepagent.replies.reply_to import ReplyTo
 MAX_FILES = 20
 MAX_KEY_CHARS = 255  # of an idempotency key
 
+WantedStrategy = Annotated[Strategy | None, Field(description="How the agent works on it, in place of its own way.")]
+
 
 class ChatRequest(NotOffered):
     """A chat completion as OpenAI clients ask for it; `model` names an agent."""
@@ -42,7 +44,7 @@ class ChatRequest(NotOffered):
         Field([], max_length=4)
     )
     reasoning_effort: ReasoningEffort | None = None
-    strategy: Strategy | None = Field(None, description="How the agent works on it, in place of its own way.")
+    strategy: WantedStrategy = None
     reasoning: Literal["cot"] | None = Field(None, description="Has the agent think each reply through before it.")
     response_format: ResponseFormat | None = None
     max_tokens: int | None = Field(None, ge=1)
@@ -118,6 +120,7 @@ class JobRequest(Body):
     files: list[JobFile] = Field([], max_length=MAX_FILES)
     metadata: Metadata = Field(default_factory=dict)
     session_id: str | None = Field(None, min_length=1, max_length=128)
+    strategy: WantedStrategy = None
     reply_to: ReplyTo | None = None
     message_id: str | None = Field(
         None, min_length=1, max_length=MAX_KEY_CHARS, validation_alias=AliasChoices("message_id", "id")
@@ -131,7 +134,12 @@ class JobRequest(Body):
         )
         session = self.session_id or session_id
         return ChatRequest(
-            model=self.agent, messages=[said], session_id=session, metadata=self.metadata, reply_to=self.reply_to
+            model=self.agent,
+            messages=[said],
+            session_id=session,
+            strategy=self.strategy,
+            metadata=self.metadata,
+            reply_to=self.reply_to,
         )
 
 

@@ -15,7 +15,7 @@ from stepagent.api.chat_fields import (
     TextFormat,
 )
 from stepagent.api.content import ChatMessage, ImageAddress, ImagePart, ImageUrl, Part, RefusalPart, TextPart
-from stepagent.api.requests import ChatRequest, check_said
+from stepagent.api.requests import ChatRequest, WantedStrategy, check_said
 
 
 class InputText(Body):
@@ -125,6 +125,7 @@ class ResponseRequest(OpenBody):
     reasoning: ReasoningConfig = ReasoningConfig()
     metadata: Metadata = Field({})
     user: str = Field("", max_length=512)
+    strategy: WantedStrategy = None
     # What follows is taken where it says what is so anyhow.
     store: Literal[True] = True
     background: Literal[False] = False
@@ -166,6 +167,7 @@ class ResponseRequest(OpenBody):
             top_p=self.top_p,
             response_format=self.text.as_chat(),
             reasoning_effort=self.reasoning.effort,
+            strategy=self.strategy,
             max_completion_tokens=self.max_output_tokens,
             metadata=self.metadata,
             user=self.user,

@@ -69,8 +69,9 @@ def send(model: ModelSpec, fields: dict[str, Any], reader: TextReader, witness: 
 def _receive(model: ModelSpec, key: str, fields: dict[str, Any], assembly: Assembly) -> None:
     client = _client(model, key)
     request = model.request(fields)
-    known = {name: request.pop(name) for name in ("model", "messages", "stream")}
-    # Whatever else a provider takes goes as it is, whether or not the client knows the field.
+    # All that a provider takes goes as it is, whether or not the client knows the field. The client would also walk
+    # through each message, which takes longer than all else of a turn that has a long history.
+    known: Any = {name: request.pop(name) for name in ("model", "stream")} | {"messages": ()}
     with client.chat.completions.with_streaming_response.create(**known, extra_body=request) as response:
         if "json" in response.headers.get("content-type", ""):  # the server does not stream
             _add(assembly, response.json(), key)

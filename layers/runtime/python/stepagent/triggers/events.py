@@ -49,7 +49,8 @@ def events_in(content: Json) -> list[Event] | None:
     records = content.get("Records")
     if isinstance(records, list) and records and all(_is_of_s3(record) for record in records):
         if len(records) > _MAX_RECORDS:
-            raise InvalidRequest(f"A message tells of {_MAX_RECORDS} objects at most; this one of {len(records)}.", "Records")
+            why = f"A message tells of {_MAX_RECORDS} objects at most; this one of {len(records)}."
+            raise InvalidRequest(why, "Records")
         return [_event(_as_told_by_eventbridge(record)) for record in records]
     return None
 

@@ -28,6 +28,8 @@ def check_pattern(pattern: Any, path: str = "match") -> None:
     if not isinstance(pattern, Mapping) or not pattern:
         raise ValueError(f"{path} must name at least one field, each with a list of values or with fields of its own")
     for name, wanted in pattern.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{path} has the name {name!r}, which is no text: put it into quotes")  # YAML: on, 1
         if not isinstance(wanted, list):
             check_pattern(wanted, f"{path}.{name}")
         elif not wanted:
@@ -39,8 +41,9 @@ def check_pattern(pattern: Any, path: str = "match") -> None:
 
 def _check_condition(condition: Any, path: str) -> None:
     if not isinstance(condition, Mapping):
-        if isinstance(condition, list):
-            raise ValueError(f"{path} lists a list; values are texts, numbers, true, false, null or operators")
+        if not _is_value(condition):
+            what = type(condition).__name__
+            raise ValueError(f"{path} lists a {what}; values are texts, numbers, true, false, null or operators")
         return
     [operator, *more] = condition or [""]
     if operator not in _OPERATORS or more:
@@ -56,7 +59,7 @@ def _is_operand(operator: str, operand: Any) -> bool:
         case "numeric":
             return _is_comparison(operand)
         case "anything-but":
-            return bool(operand) and not isinstance(operand, Mapping) and not any(_nested(operand))
+            return all(map(_is_value, operand)) if operand and isinstance(operand, list) else _is_value(operand)
         case _:
             return isinstance(operand, str)
 
@@ -68,8 +71,9 @@ def _is_comparison(operand: Any) -> bool:
     return all(sign in _COMPARISONS for sign in operand[::2]) and all(_is_number(bound) for bound in operand[1::2])
 
 
-def _nested(operand: Any) -> list[bool]:
-    return [isinstance(each, Mapping | list) for each in operand] if isinstance(operand, list) else []
+def _is_value(value: Any) -> bool:
+    """Whether JSON has it, as no text with a date of YAML in it has."""
+    return value is None or isinstance(value, str | bool | int | float)
 
 
 def _field_matches(wanted: Any, found: Any) -> bool:

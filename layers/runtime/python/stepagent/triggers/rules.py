@@ -9,9 +9,11 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from stepagent.agents import Name
-from stepagent.errors import ConfigurationError
+from stepagent.errors import ConfigurationError, InvalidRequest
 from stepagent.models import Frozen, problems
+from stepagent.replies.places import check_reply_to
 from stepagent.replies.reply_to import ReplyTo
+from stepagent.triggers.cycles import agents_heard, cycle_of
 from stepagent.triggers.events import Event
 from stepagent.triggers.patterns import check_pattern, matches
 from stepagent.triggers.templates import check_template
@@ -43,8 +45,7 @@ class Rule(Frozen):
     @classmethod
     def _is_a_pattern(cls, pattern: dict[str, Any]) -> dict[str, Any]:
         check_pattern(pattern)
-        if "source" not in pattern:
-            raise ValueError("match.source is missing: a rule says whose events it takes")
+        agents_heard(pattern)
         return pattern
 
     @field_validator("input")
@@ -75,6 +76,7 @@ def load_rules(path: Path) -> tuple[Rule, ...]:
     names = [rule.name for rule in rules]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigurationError(f"{path.name} is not right: two rules have the name {', '.join(twice)}.")
+    _check_cycles(path, rules)
     return rules
 
 
@@ -90,9 +92,30 @@ def check_agents(rules: Sequence[Rule], agents: Collection[str]) -> None:
             raise ConfigurationError(f"{TRIGGERS_FILE} is not right: {why}.")
 
 
+def check_places(rules: Sequence[Rule]) -> None:
+    """Checks that this deployment lets results go where rules say.
+
+    Raises:
+        ConfigurationError: it does not; each run of that rule would be refused.
+    """
+    for rule in rules:
+        try:
+            if rule.reply_to:
+                check_reply_to(rule.reply_to)
+        except InvalidRequest as error:
+            raise ConfigurationError(f"{TRIGGERS_FILE} is not right: rule {rule.name!r}: {error.message}") from error
+
+
 def rule_for(event: Event, rules: Sequence[Rule]) -> Rule | None:
     """The first rule that an event matches: one event starts one run."""
     return next((rule for rule in rules if matches(rule.match, event.content)), None)
+
+
+def _check_cycles(path: Path, rules: Sequence[Rule]) -> None:
+    if cycle := cycle_of((rule.match, rule.agent) for rule in rules):
+        in_it = [rule.name for rule in rules if rule.agent in cycle and agents_heard(rule.match) & set(cycle)]
+        why = f"rule {', '.join(map(repr, in_it))}: match.detail.agent: runs would start each other for ever"
+        raise ConfigurationError(f"{path.name} is not right: {why} ({' → '.join(cycle)}).")
 
 
 def _rule(path: Path, number: int, row: Any) -> Rule:
