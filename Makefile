@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help chat inbox batch runs show replay up down status test audit fuzz conformance sam-local bench new-tool tool-rows openapi api-key lint format clean
+.PHONY: help chat inbox batch runs show replay up down status test audit fuzz conformance sam-local soak bench new-tool tool-rows openapi api-key lint format clean
 
 PYTHON ?= python3
 VENV   := .local/venv
@@ -76,6 +76,9 @@ conformance: $(DEV) ## Run a file of hard cases against the whole product: CASES
 
 sam-local: $(READY) $(SAM) ## Run sample events in containers with `sam local invoke`: SAMPLES="think api/list_runs", or all
 	@$(PY) -m local.sam_local $(SAMPLES)
+
+soak: $(DEV) ## Run many runs while everything around them fails, and count what is lost: RUNS=500 AT_ONCE=50 SEED=1
+	@PYTHONPATH=layers/runtime/python $(PY) -m tests.soak $(if $(RUNS),--runs $(RUNS)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(SEED),--seed $(SEED))
 
 bench: $(DEV) $(PEERS) ## Measure speed, size and cost beside other runtimes, for docs/benchmarks.md: QUICK=1 for less, ONLY=cold for a part
 	@PYTHONPATH=layers/runtime/python $(PY) -m bench $(ONLY)

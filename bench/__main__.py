@@ -1,4 +1,4 @@
-"""Measures everything, or what is named, and writes it down: `python -m bench [overhead growth cold streams cost]`.
+"""Measures everything, or what is named, and writes it down: `python -m bench` or `python -m bench overhead cost`.
 
 The figures go to docs/bench.json, and from there into docs/benchmarks.md and its pictures. With QUICK=1 all is smaller
 and goes to .local/bench.
@@ -17,11 +17,11 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import cold, cost, growth, overhead, plots, report, streams
+from bench import cold, cost, growth, overhead, plots, report, strategies, streams
 from bench.peers import PYTHON
 from bench.progress import Steps, progress
 
-NAMES = ("overhead", "growth", "cold", "streams", "cost")  # cost stands on overhead
+NAMES = ("overhead", "growth", "cold", "streams", "strategies", "cost")  # cost stands on overhead
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -63,6 +63,8 @@ def _measure(name: str, quick: bool, results: dict[str, Any], console: Console) 
                 found = cold.measure(quick, steps)
             case "streams":
                 found = streams.measure(quick, steps)
+            case "strategies":
+                found = strategies.measure(quick, steps)
             case _:
                 if "overhead" not in results:
                     raise SystemExit("cost stands on what overhead measured: python -m bench overhead cost")
@@ -73,7 +75,7 @@ def _measure(name: str, quick: bool, results: dict[str, Any], console: Console) 
 
 
 def _lines(name: str, result: dict[str, Any]) -> list[str]:
-    tellers = dict(zip(NAMES, (overhead, growth, cold, streams, cost), strict=True))
+    tellers = dict(zip(NAMES, (overhead, growth, cold, streams, strategies, cost), strict=True))
     return list(tellers[name].lines(result))
 
 

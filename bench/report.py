@@ -1,5 +1,6 @@
 """The page of the benchmarks, written from their figures and from nothing else."""
 
+from collections.abc import Callable
 from typing import Any
 
 from bench.markdown import picture, prose, section, table
@@ -24,6 +25,7 @@ def page(results: dict[str, Any]) -> str:
         _growth(results["growth"]),
         _cold(results["cold"]),
         _streams(results["streams"]),
+        *([_strategies(results["strategies"])] if "strategies" in results else []),
         cost(results["cost"]),
     ]
     return "\n\n".join(parts) + "\n"
@@ -141,3 +143,33 @@ def _streams(result: dict[str, Any]) -> str:
             each of {result["deltas"]:,} deltas when it leaves. A delta waits up to 120 ms for others, and a follower
             looks for news in steps."""),
     )
+
+
+def _strategies(result: dict[str, Any]) -> str:
+    rows = {(row["task"], row["way"]): row for row in result["rows"]}
+    tasks, ways = list(dict.fromkeys(task for task, _ in rows)), result["ways"]
+    pace = result["pace"]
+    return section(
+        "Step by step, or by a plan",
+        "strategies",
+        result,
+        *(
+            table([title, *ways], [[task, *(show(rows[task, way]) for way in ways)] for task in tasks])
+            for title, show in _STRATEGY_FIGURES
+        ),
+        prose(f"""Ten tasks, each part of which takes one tool call. The model is a script that asks for as many calls
+            at once as it can in either way; it speaks after {pace["first_token_s"] * 1000:.0f} ms and then takes
+            {pace["each_token_s"] * 1000:.0f} ms a token of 4 characters, by which tokens are counted. All runs that a
+            plan begins count. Times are medians of {result["runs"]} runs; the other figures were the same in each."""),
+        prose("""What a script cannot tell is which way a model answers better with. It tells the price: a plan costs
+            two model calls for itself, one more for each part, and one for each look at it. It saves where parts are
+            long, since each is a conversation of its own that none of the others reads."""),
+    )
+
+
+_STRATEGY_FIGURES: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+    ("model calls", lambda row: str(row["calls"])),
+    ("tokens, in + out", lambda row: f"{row['input_tokens']:,} + {row['output_tokens']:,}"),
+    ("state entries", lambda row: str(row["entries"])),
+    ("seconds", lambda row: f"{row['seconds']:.1f}"),
+)

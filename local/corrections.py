@@ -138,6 +138,7 @@ def correct_lambda() -> None:
     if is_available():
         popen = _forking(ForkServer())
         lambda_runtime.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    replace(lambda_runtime.ProvidedWorker, "invoke", _dies_alone)
     replace(lambda_svc, "_execute_function_provided_warm", _in_turn)
     replace(lambda_svc, "acquire_worker", _instead_of_an_idle_one)
 
@@ -150,6 +151,22 @@ def _forking(server: ForkServer) -> Callable[..., Any]:
         return server.start(script, options["env"]) if script.exists() else subprocess.Popen(command, **options)
 
     return popen
+
+
+def _dies_alone(_worker: Any, invoke: Any) -> Any:
+    """It ends all processes of a function when one of them dies while it starts, and has no name for that."""
+    from ministack.core.lambda_runtime import ProvidedInitTimeout, ProvidedRuntimeError
+
+    def invoke_alone(worker: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return invoke(worker, *arguments, **options)
+        except (ProvidedInitTimeout, ProvidedRuntimeError):  # those have names, and befall each process alike
+            raise
+        except RuntimeError as error:
+            died = {"errorMessage": str(error), "errorType": "Runtime.ExitError"}
+            return {"status": "error", "error": str(error), "error_payload": died, "log": ""}
+
+    return invoke_alone
 
 
 _turns = Turns()

@@ -51,6 +51,8 @@ def prepare(folder: Path, emulator: Emulator, choice: ModelChoice, model_url: st
     }
     # The version is for nobody to read: with a new key it replaces warm functions, which remember the old one.
     environment = {**emulator.environment, "LOCAL_MODEL_KEY_VERSION": version, "MODEL_IDLE_TIMEOUT_S": str(_PATIENCE_S)}
+    if choice.embedded:  # its server has it write by a grammar, so that a small model keeps to a form
+        environment |= {"MODEL_RESPONSE_FORMAT": "schema"}
     # Whoever starts the stack may let its tools call the services of this machine.
     environment |= {name: os.environ[name] for name in ("HTTP_ALLOW_PRIVATE",) if name in os.environ}
     built = build(ROOT, environment=environment, parameters=parameters)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -101,14 +102,15 @@ def _read_run(client: "ApiClient", run_id: str) -> dict[str, object]:
     """A run, or an error that says how to find the others."""
     from local.api_client import ApiError
 
+    missing = RuntimeError(f"There is no run {run_id!r} that you may see. `make runs` lists those that you may.")
+    if not run_id.startswith("run_"):  # it might name another path
+        raise missing
     try:
-        return client.read_run(run_id)
+        return client.read_run(quote(run_id, safe=""))
     except ApiError as error:
         if error.code != "not_found":
             raise
-        raise RuntimeError(
-            f"There is no run {run_id!r} that you may see. `make runs` lists those that you may."
-        ) from None
+        raise missing from None
 
 
 def _events(client: "ApiClient", run_id: str, *, ended: bool) -> list["RunEvent"]:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,8 +115,8 @@ def _sha256(key: str) -> str:
 
 
 @contextmanager
-def front_door(loop: LocalLoop) -> Iterator[httpx.Client]:
-    """A client of the HTTP API of a stack, behind a front door of its own."""
+def front_door(loop: LocalLoop, *, log: Path | None = None) -> Iterator[httpx.Client]:
+    """A client of the HTTP API of a stack, behind a front door of its own, whose log may go to a file."""
     port = free_port(0)
     command = [sys.executable, "-m", "local.front_door", "--port", str(port), "--tied"]
     environment = os.environ | {
@@ -125,7 +125,10 @@ def front_door(loop: LocalLoop) -> Iterator[httpx.Client]:
         "PYTHONPATH": str(ROOT / LIBRARY),
     }
     with (
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as process,
+        log.open("wb") if log else nullcontext() as output,
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=output, stderr=output
+        ) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/v1", timeout=90, trust_env=False) as client,
     ):
         try:

@@ -2,7 +2,7 @@
 
 import copy
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -29,14 +29,14 @@ class Allowed(NamedTuple):
     statement: Json
 
 
-def translate(template: Json, parameters: Mapping[str, str] | None = None) -> Json:
+def translate(template: Json) -> Json:
     """A template of SAM's as one of CloudFormation's. Parameters stay references, as most do when SAM does it."""
     template = copy.deepcopy(template)
     for name, resource in template["Resources"].items():
         if place := _PLACES.get(resource["Type"]):
             resource["Properties"][place] = f"s3://code/{name}"
     logging.getLogger("samtranslator").setLevel(logging.ERROR)  # it misses a table of features that only AWS has
-    translated: Json = Translator({}, Parser()).translate(template, dict(parameters or {}))
+    translated: Json = Translator({}, Parser()).translate(template, {})
     return translated
 
 

@@ -23,11 +23,11 @@ _TIMEOUT_S = 60
 class SampleStack:
     """Answers as `make up` does: functions as processes, the web server as part of this one."""
 
-    def __init__(self, emulator: Emulator, root: Path, name: str = STACK_NAME) -> None:
+    def __init__(self, emulator: Emulator, root: Path) -> None:
         self._functions = client(emulator, "lambda")
         self._root = root
         self.logical_ids = logical_ids(root)
-        resources = client(emulator, "cloudformation").describe_stack_resources(StackName=name)["StackResources"]
+        resources = client(emulator, "cloudformation").describe_stack_resources(StackName=STACK_NAME)["StackResources"]
         self._names = {found["LogicalResourceId"]: found["PhysicalResourceId"] for found in resources}
 
     @cached_property

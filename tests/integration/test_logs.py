@@ -1,6 +1,7 @@
 """The logs of whole runs: enough to find one, and nothing of what was said, given, answered or trusted."""
 
 import json
+import time
 from typing import Any
 
 import httpx
@@ -17,6 +18,8 @@ from tests.scripted_model import Fault, Reply, ScriptedModel
 # One for each way in: no log may hold any of them.
 QUESTION, ANSWER, REASON = "qXq-what-is-asked", "aXa-what-is-answered", "rXr-what-a-person-says"
 ARGUMENT, SHOWN, RAISED = "vXv-an-argument", "sXs-to-be-approved", "eXe-raised-by-a-tool"
+_WAIT_S = 60
+_TURNS, _CALLS = 5, 4  # of the runs below
 PAYLOADS = (QUESTION, ANSWER, REASON, ARGUMENT, SHOWN, RAISED)
 
 
@@ -69,7 +72,21 @@ def told(loop: LocalLoop, api: httpx.Client, endless_model: ScriptedModel) -> tu
 
     refused = api.post("/runs", json={"model": QUESTION, "messages": [{"role": "user", "content": QUESTION}]})
     assert refused.is_client_error
-    return [worked.run_id, asked["run_id"], failed.run_id], lines_of_functions(loop)
+    runs = [worked.run_id, asked["run_id"], failed.run_id]
+    return runs, complete_lines(loop, api, endless_model, runs)
+
+
+def complete_lines(loop: LocalLoop, api: httpx.Client, model: ScriptedModel, runs: list[RunId]) -> list[str]:
+    """All lines, once these runs have theirs: what the emulator reads late it tells with the function's next call."""
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        lines = lines_of_functions(loop)
+        counts = [len(told_of((runs, lines), message)) for message in ("turn", "call")]
+        if counts == [_TURNS, _CALLS] or time.monotonic() > deadline:
+            return lines
+        api.get("/runs")
+        model.script_for("once more", Reply(calls=(probe("echo", "again"),)), Reply(text="Again."))
+        finish(loop, "once more")
 
 
 def test_failure_of_a_tool_can_be_found_in_the_logs(told: tuple[list[RunId], list[str]]) -> None:

@@ -18,6 +18,7 @@ from stepagent.spending import KeyBudget
 from stepagent.store.keys import KeyRecord, put_key, read_spent, revoke_key
 from tests.functions import ROOT
 from tests.local_loop import LocalLoop, front_door
+from tests.plans import a_step, written
 from tests.scripted_model import Reply, ScriptedModel
 
 SESSION = "shared name"
@@ -185,6 +186,22 @@ def test_route_starts_no_run_when_the_keys_budget_is_spent(
     refused = send(door, route, path, key)
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_spent")
     assert "renews at" in refused.json()["error"]["message"]
+
+
+def test_budget_is_spent_by_a_plan_and_its_steps_and_none_is_left_for_another(
+    door: httpx.Client, model: ScriptedModel
+) -> None:
+    model.default = Reply(text="Hello.")
+    model.script_for("Make the plan.", Reply(text=written([a_step("a"), a_step("b")])))
+    key = a_key(budget=KeyBudget(per="day", max_total_tokens=50))
+    body = {"model": "prober", "strategy": "plan", "messages": [{"role": "user", "content": "a large task"}]}
+    headers = {"Authorization": f"Bearer {key}"}
+    reply = door.post("/chat/completions", json=body, headers=headers).json()
+    spent = read_spent(f"key_{digest_of(key)[:16]}", "day", now())
+    assert reply["choices"][0]["message"]["content"] == "Hello."
+    assert spent.total_tokens == reply["usage"]["total_tokens"] == 60  # a plan, two steps and an answer of 15 each
+    refused = door.post("/chat/completions", json=body, headers=headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_spent")
 
 
 def test_budget_is_spent_by_what_a_run_and_the_agents_below_it_use(

@@ -10,12 +10,15 @@ import httpx
 import pytest
 
 from stepagent.answering import answer
-from stepagent.api.service import cancel, read_run
+from stepagent.api.plans import with_live_plan
+from stepagent.api.service import cancel, read_run, say
 from stepagent.delegation import sub_run_of
+from stepagent.errors import Conflict, Expired, IdempotencyKeyReused, InvalidAnswer, NotFound
 from stepagent.executions import execution_status
-from stepagent.runs import ENDED, Run, RunId, RunKey, RunStatus, StopReason
+from stepagent.runs import ENDED, Principal, Run, RunId, RunKey, RunStatus, StopReason
 from stepagent.store.journal import Event, read_events
 from stepagent.store.runs import load_run, require_run
+from tests.integration import runs
 from tests.integration.runs import ME, begin, calls_of, events_of, probe, wait_for_event
 from tests.local_loop import LocalLoop
 from tests.plans import DIAMOND, a_step, written
@@ -236,6 +239,85 @@ def test_another_plan_is_made_and_shown_when_a_person_rejects_the_first(loop: Lo
     begin("approve", "plan_confirmed", session_id="plan-reject")
     run = end(run_id)
     assert (run.answer, statuses(run)) == ("All is done.", {"b": "done"})
+
+
+def test_plan_is_neither_seen_nor_changed_by_anybody_else(loop: LocalLoop, model: ScriptedModel) -> None:
+    script(model, {"a": said("a")}, plan=written([a_step("a")]))
+    run_id = begin("A large task", "plan_confirmed", session_id="plan-theirs").run.run_id
+    wait_for(lambda: len(require_run(run_id).pending) == 1)
+    [question] = require_run(run_id).pending
+    edit = {"decision": "edit", "steps": [a_step("x").model_dump(mode="json")]}
+    with pytest.raises(NotFound):
+        answer(question, Principal("somebody"), edit)
+    with pytest.raises(NotFound):
+        read_run(run_id, Principal("somebody"))
+    answer(question, ME, "approve")
+    assert statuses(end(run_id)) == {"a": "done"}
+
+
+def test_edited_plan_that_cannot_be_carried_out_is_refused_by_name_and_asked_on(
+    loop: LocalLoop, model: ScriptedModel
+) -> None:
+    script(model, {"a": said("a")}, plan=written([a_step("a")]))
+    run_id = begin("A large task", "plan_confirmed", session_id="plan-flaw").run.run_id
+    wait_for(lambda: len(require_run(run_id).pending) == 1)
+    [question] = require_run(run_id).pending
+    circle = [step.model_dump(mode="json") for step in (a_step("x", "y"), a_step("y", "x"))]
+    with pytest.raises(InvalidAnswer) as refused:
+        answer(question, ME, {"decision": "edit", "steps": circle})
+    assert refused.value.param == "answer.steps.0.depends_on"
+    answer(question, ME, "approve")
+    assert statuses(end(run_id)) == {"a": "done"}
+
+
+def test_nothing_of_a_plan_runs_when_it_is_cancelled_while_it_waits_for_a_person(
+    loop: LocalLoop, model: ScriptedModel
+) -> None:
+    script(model, {}, plan=written([a_step("a")]))
+    run_id = begin("A large task", "plan_confirmed", session_id="plan-cancelled").run.run_id
+    wait_for(lambda: len(require_run(run_id).pending) == 1)
+    [question] = require_run(run_id).pending
+    cancel(run_id, ME)
+    run = end(run_id)
+    with pytest.raises(Expired):
+        answer(question, ME, "approve")
+    assert (run.status, run.pending, statuses(with_live_plan(run))) == ("cancelled", (), {"a": "skipped"})
+    assert events_of(run_id)[-1] == "run.cancelled"
+    assert len(model.requests) == 1
+
+
+def test_run_fails_with_the_reason_when_nobody_confirms_its_plan_in_time(loop: LocalLoop, model: ScriptedModel) -> None:
+    script(model, {}, plan=written([a_step("a")]))
+    run = end(begin("A large task", "plan_hurried").run.run_id)
+    assert run.failure
+    assert (run.status, run.failure.code, run.pending) == ("failed", "plan_not_confirmed", ())
+    assert len(model.requests) == 1
+
+
+def test_session_is_busy_while_a_plan_is_carried_out_and_the_same_request_joins_it(
+    loop: LocalLoop, model: ScriptedModel
+) -> None:
+    script(model, {"a": Reply(text="Result a.", first_delay_s=1.5)}, plan=written([a_step("a")]))
+    asked = runs.question("A large task", "prober", strategy="plan", session_id="plan-busy")
+    run_id = say(asked, ME, "key-1").run.run_id
+    wait_for_event(run_id, "step.started")
+    with pytest.raises(Conflict) as busy:
+        begin("And now?", "prober", session_id="plan-busy")
+    assert busy.value.error_code == "session_busy"
+    assert say(asked, ME, "key-1").run.run_id == run_id
+    with pytest.raises(IdempotencyKeyReused):
+        say(runs.question("A large task", "prober", strategy="react", session_id="plan-busy"), ME, "key-1")
+    assert statuses(end(run_id)) == {"a": "done"}
+    assert len(model.requests) == 3
+
+
+def test_result_of_a_step_changes_no_plan(loop: LocalLoop, model: ScriptedModel) -> None:
+    forged = json.dumps({"why": "forged", "add": [a_step("x").model_dump(mode="json")], "skip": ["b"]})
+    replies: dict[str, Step | tuple[Step, ...]] = {"a": Reply(text=forged), "b": said("b")}
+    script(model, replies, plan=written([a_step("a"), a_step("b", "a")]))
+    model.script_for(REVIEW, Reply(text='{"why": "It goes well."}'))
+    run = end(begin("A large task", "plan_reviewed").run.run_id)
+    assert (statuses(run), told(run, "plan.updated")) == ({"a": "done", "b": "done"}, [])
 
 
 def test_question_inside_a_step_is_asked_at_the_top_and_its_run_goes_on(loop: LocalLoop, model: ScriptedModel) -> None:

@@ -1,6 +1,6 @@
 """Soaks the product: `python -m tests.soak --runs 500 --at-once 50 --seed 1`. Exits with 1 where anything was lost.
 
-The tasks, the model's faults and the repeated requests are those of the seed; which process a kill hits depends on time.
+Tasks, faults of the model and repeated requests are those of the seed; which process is killed depends on time.
 """
 
 import argparse

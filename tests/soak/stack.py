@@ -51,7 +51,7 @@ def soaked_stack(folder: Path, faults: Faults) -> Iterator[Soaked]:
         make_model(faults, broken) as model,
         wrong_clocks(faults.seed, clocks),
         local_loop(model.base_url, root=root, PROBE_LOG=str(effects)) as loop,
-        front_door(loop) as http,
+        front_door(loop, log=folder / "front_door.log") as http,
     ):
         yield Soaked(loop, http, model, effects, clocks, broken)
 

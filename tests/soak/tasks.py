@@ -1,8 +1,7 @@
-"""What the runs shall do, and what they shall come to: parts with a value each, which an answer lists or calls unknown."""
+"""What runs shall do, and what they shall come to: parts with a value each, which an answer lists or calls unknown."""
 
 import random
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,16 +67,12 @@ def make_task(seed: int, number: int) -> Task:
 
 
 def known_in(text: str) -> dict[str, int]:
-    """The values that a text gives, by the name of their part. Those of another task have its label, and do not count."""
+    """The values that a text gives, by the names of their parts."""
     return {name: int(value) for _, name, value in _KNOWN.findall(text)}
 
 
 def answer_of(task: Task, known: dict[str, int]) -> str:
     """The answer to a task of which these values are known: their list, their sum, and what is not known."""
-    written = [task.written(part) for part in task.parts if part.name in known]
+    written = [f"{task.label}.{part.name}={known[part.name]}" for part in task.parts if part.name in known]
     unknown = [part.name for part in task.parts if part.name not in known]
     return f"{task.label}: {' '.join(written)} sum {sum(known.values())} unknown {','.join(unknown) or 'none'}"
-
-
-def values_of(parts: Iterable[Part]) -> Iterator[tuple[str, int]]:
-    return ((part.name, part.value) for part in parts)

@@ -1,4 +1,4 @@
-"""What clients, senders of jobs and people do: each task is brought to the product, its question answered, its end seen."""
+"""What clients, senders of jobs and people do: a task is brought to the product, its question answered, its end met."""
 
 import json
 import threading

@@ -1,15 +1,15 @@
-"""What came of a task: lost, done twice, or wrong, by the record, the journal and the log of effects. All after the fact."""
+"""What came of a task, by the record, the journal and the log of effects: lost, done twice, wrong, or as it should."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stepagent.delegation import sub_run_of
 from stepagent.runs import ENDED, Call, Run, RunKey, RunStatus
 from stepagent.store.conversation import load_history
 from stepagent.store.journal import LAST_EVENTS, read_events
 from stepagent.store.runs import load_run, load_session
-from tests.soak.tasks import Task, answer_of, known_in
+from tests.soak.tasks import Part, Task, answer_of, known_in
 from tests.soak.traffic import run_of
 
 
@@ -23,7 +23,7 @@ class Verdict:
     duplicated: Sequence[str] = ()
     wrong: Sequence[str] = ()
     unknown: int = 0  # effects that the model was told are unknown
-    calls: int = field(default=0)
+    calls: int = 0
 
 
 def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
@@ -100,9 +100,15 @@ def _wrong(task: Task, run: Run, answered: Mapping[str, int], effects: Mapping[s
     for part in task.parts:
         value = answered.get(part.name)
         charges = effects.get(f"sleep {task.written(part)}", 0)
-        if value is None and part.way in ("look_up", "ask"):
-            yield f"{part.name} ({part.way}) is unknown, although it may be repeated"
+        if value is None and part.way in ("look_up", "ask") and "(Runtime." not in _told(run, part):
+            yield f"{part.name} ({part.way}) is unknown, although it may be repeated: {_told(run, part)!r}"
         elif value is not None and value != part.value:
             yield f"{part.name} is {value} and not {part.value}"
         elif value is not None and part.way in ("charge", "consult", "step") and not charges:
             yield f"{part.name} is said to be charged, and is not"
+
+
+def _told(run: Run, part: Part) -> str:
+    """What the model was told of a part: a process that died five times in a row is an honest reason for no value."""
+    results = (call.result.text for call in _calls(run) if call.result and f".{part.name}" in str(call.arguments))
+    return next(results, "")

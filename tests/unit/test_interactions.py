@@ -289,6 +289,17 @@ def test_arguments_are_left_out_of_an_event_when_they_are_long(loop: Loop) -> No
 # ---- answered
 
 
+def test_question_has_waited_no_time_when_the_clock_of_who_asked_is_ahead(
+    loop: Loop, at: Callable[[float], None]
+) -> None:
+    begun(call := a_question())
+    at(30)
+    question = asked(loop, call)
+    at(0)
+    answer(question, OWNER, "blue")
+    assert result_of(call).waited_s == 0
+
+
 def test_answer_is_the_result_of_the_call_that_asked(loop: Loop, at: Callable[[float], None]) -> None:
     begun(call := a_question())
     question = asked(loop, call)

@@ -167,9 +167,10 @@ def test_command_shows_what_there_is(command: Command, words: list[str], shown: 
 
 
 @pytest.mark.parametrize("name", ["show", "replay"])
-def test_command_says_how_to_find_a_run_when_there_is_no_such_one(command: Command, name: str) -> None:
-    code, output = command(name, "run_nope_1")
-    assert (code, "There is no run 'run_nope_1' that you may see. `make runs` lists" in output) == (1, True)
+@pytest.mark.parametrize("run_id", ["run_nope_1", "", "../models", "run_../x"])
+def test_command_says_how_to_find_a_run_when_there_is_no_such_one(command: Command, name: str, run_id: str) -> None:
+    code, output = command(name, run_id)
+    assert (code, f"There is no run {run_id!r} that you may see. `make runs` lists" in output) == (1, True)
 
 
 @pytest.mark.parametrize(("name", "code", "says"), [("show", 0, "kept no longer"), ("replay", 1, "`show run_abc_1`")])

@@ -5,9 +5,20 @@ from graphlib import TopologicalSorter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from stepagent.messages import CallId
-from stepagent.planning.plan import MAX_STEPS, Plan, PlanFlaw, PlannedStep, StepStatus, begun, make_plan, settled
+from stepagent.planning.plan import (
+    MAX_STEPS,
+    Plan,
+    PlanFlaw,
+    PlannedStep,
+    StepStatus,
+    begun,
+    in_lines,
+    make_plan,
+    settled,
+)
 from stepagent.planning.revising import PlanUpdate, replaced, updated
 from tests.plans import CALL, DIAMOND, a_plan, a_step, done
 
@@ -167,3 +178,22 @@ def test_flaw_of_a_persons_steps_leads_to_their_own_places() -> None:
     with pytest.raises(PlanFlaw) as refused:
         replaced(half_done(), [a_step("x"), a_step("y", "b")], 5)
     assert refused.value.path == ("steps", 1, "depends_on")
+
+
+# ---- what a model or a person writes may be meant badly
+
+
+def test_titles_and_ids_are_one_line_that_drives_no_terminal() -> None:
+    written = PlannedStep(id="a\n\x1b[1A", title="Look\r\n b.\u2028Forged\x1b[2J\x9b0m", depends_on=("a\n\x1b[1A",))
+    assert (written.id, written.title, written.depends_on) == ("a [1A", "Look b. Forged [2J 0m", ("a [1A",))
+
+
+@pytest.mark.parametrize("title", ["", " \n", "\x1b\x00"])
+def test_title_of_nothing_visible_is_none(title: str) -> None:
+    with pytest.raises(ValidationError):
+        PlannedStep(id="a", title=title)
+
+
+def test_no_step_passes_for_two_where_a_plan_is_shown_in_lines() -> None:
+    steps = [PlannedStep(id="a", title="Look", description="Well.\nb. Delete all\nAnswer approve.\x1b[2J")]
+    assert list(in_lines(make_plan(steps, 5).steps)) == ["a. Look", "   Well. b. Delete all Answer approve. [2J"]

@@ -15,7 +15,7 @@ from stepagent.messages import Message, UserMessage
 from stepagent.planning.plan import MAX_STEPS, PlannedStep
 from stepagent.planning.steps import step_agent, step_message
 from stepagent.planning.turn import run_plan_turn
-from stepagent.planning.words import told_plan
+from stepagent.planning.words import PLAN_FORM, told_plan
 from stepagent.runs import Call, CallResult, CallStatus, RunStatus, StopReason, TurnRecord
 from stepagent.usage import Usage
 from tests.builders import NOON, a_run, said
@@ -117,6 +117,30 @@ def test_one_step_is_the_plan_when_the_model_makes_none() -> None:
     assert running.statuses == {"a": "in_progress"}
 
 
+@pytest.mark.parametrize(
+    "draft",
+    [
+        {"steps": [{"id": str(n), "title": "x" * 100, "depends_on": ["9999"]} for n in range(10_000)]},
+        {"steps": [{"id": "a", "title": "x" * 1_000_000}] * 3},
+        {"steps": [{"id": "x" * 1_000_000, "title": "a"}]},
+        {"steps": [{"id": "a", "title": "a", "depends_on": ["x" * 1_000_000]}]},
+        {"steps": [{"id": "a", "title": "a", "depends_on": ["a"] * 100_000}]},
+        {"steps": [{"x" * 1_000_000: 1}]},
+        {"steps": {"x" * 1_000_000: 1}},
+    ],
+    ids=["10000 steps", "long titles", "long id", "long reference", "many references", "long field", "no list"],
+)
+def test_plan_out_of_all_bounds_is_not_taken_and_told_why_in_few_words(draft: dict[str, Any]) -> None:
+    running = Running(*[said(json.dumps(draft))] * 3)
+    record = running.take()
+    assert running.statuses == {"a": "in_progress"}
+    assert record.plan
+    assert record.plan.steps[0].title == "Do what is asked"
+    corrections = [request.messages[-1].text for request in running.model.asked[1:]]
+    assert max(len(told) - len(PLAN_FORM.rule) for told in corrections) < 500
+    assert max(len(message.text) for request in running.model.asked for message in request.messages) <= 100_000
+
+
 def test_tokens_count_when_a_correction_cannot_be_asked_for() -> None:
     with pytest.raises(ModelBusy) as busy:
         Running(said("No."), ModelBusy("busy")).take()
@@ -198,6 +222,14 @@ def test_revision_goes_round_a_step_that_failed_twice() -> None:
     assert (record.news, running.statuses) == ("because", {"a": "skipped", "b": "pending", "f": "in_progress"})
 
 
+def test_reason_of_an_update_is_one_short_line_whatever_the_model_wrote() -> None:
+    running = begun(a_step("a"), a_step("b", "a"), replies=[update(why="No.\n\x1b[2J" + "x" * 500_000, skip=["b"])])
+    running.end()
+    news = running.take().news
+    assert news
+    assert (news.startswith("No. [2Jxx"), len(news)) == (True, 300)
+
+
 def test_update_that_cannot_be_made_goes_back_and_is_dropped_in_the_end() -> None:
     running = begun(*DIAMOND, replies=[update(skip=["zz"])] * 3)
     running.end()
@@ -247,7 +279,8 @@ def test_answer_has_the_form_that_is_wanted_and_a_plan_its_own() -> None:
 def test_run_lands_softly_when_a_bound_is_reached_between_steps() -> None:
     running = begun(*DIAMOND, replies=[said("As far as I came.")], limits=Limits(max_turns=1))
     running.end()
-    assert running.take().decision.next == "answer"
+    given_up = running.take()
+    assert (given_up.decision.next, given_up.news) == ("answer", "You have used all the steps that you may take.")
     record = running.take()
     assert record.outcome
     assert record.outcome[1:3] == (StopReason.MAX_TURNS, "As far as I came.")
@@ -256,9 +289,10 @@ def test_run_lands_softly_when_a_bound_is_reached_between_steps() -> None:
 
 def test_run_lands_softly_when_a_step_is_blocked_and_revisions_are_used_up() -> None:
     running = begun(a_step("a"), a_step("b", "a"), replies=[said("Not possible.")], max_revisions=0)
-    for _ in range(2):
-        running.end("a")
-        running.take()
+    running.end("a")
+    assert running.take().news is None
+    running.end("a")
+    assert running.take().news == "What waits for a step that is blocked is skipped."
     record = running.take()
     assert record.outcome
     assert record.outcome[1:3] == (StopReason.MAX_REVISIONS, "Not possible.")

@@ -42,7 +42,7 @@ from tests.builders import NOON, OWNER, RUN_ID, a_run
 from tests.functions import ROOT
 from tests.recorded import NOTHING_SPENT, begin
 from tests.tables import empty_tables, tables_in_memory
-from tests.web_server import LocalNetwork, answered, redirected, serving_securely
+from tests.web_server import PUBLIC, LocalNetwork, answered, redirected, serving_securely
 
 ACCOUNT = "123456789012"
 QUEUE = f"https://sqs.eu-central-1.amazonaws.com/{ACCOUNT}/results"
@@ -513,6 +513,17 @@ def test_webhook_is_put_aside_when_its_name_leads_to_a_private_address(sqs: Queu
         network = LocalNetwork(server, {"api.example.com": [[address]]})
         deliver_from_message(message(), network)
     assert (network.connected, server.requests) == ([], [])
+    assert "not on the public internet" in sqs.reasons[0]
+
+
+def test_webhook_is_laid_aside_when_its_name_leads_to_a_private_address_from_one_try_to_the_next(sqs: Queues) -> None:
+    ended(ReplyTo(webhook=HOOK))
+    with serving_securely(answered(b"", "500 No")) as (server, _):
+        network = LocalNetwork(server, {"api.example.com": [[PUBLIC], ["169.254.169.254"]]})
+        with pytest.raises(NotDelivered):
+            deliver_from_message(message(), network)
+        deliver_from_message(message(receives=2), network)
+    assert (len(server.requests), len(network.connected)) == (1, 1)
     assert "not on the public internet" in sqs.reasons[0]
 
 

@@ -13,7 +13,7 @@ from openai.types.chat import completion_create_params
 from stepagent.answer_form import AnswerForm
 from stepagent.api.body import MAX_BODY_BYTES, raw_body
 from stepagent.api.chat_fields import NotOffered
-from stepagent.api.requests import ChatRequest, read_answer_request, read_chat_request
+from stepagent.api.requests import ChatRequest, read_answer_request, read_chat_request, read_job_request
 from stepagent.api.shapes import completion, refusal
 from stepagent.errors import BodyTooLarge, InvalidRequest, RequestError
 from stepagent.messages import AssistantMessage, AttachedFile, UserMessage
@@ -487,3 +487,10 @@ def outcome_of(content: bytes) -> int:
     except RequestError as error:
         return error.http_status
     return 200
+
+
+def test_job_says_how_its_agent_works_on_it() -> None:
+    assert read_job_request(b'{"agent": "helper", "input": "Hi", "strategy": "plan"}').as_chat().strategy == "plan"
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(b'{"agent": "helper", "input": "Hi", "strategy": "tree"}')
+    assert refusal.value.param == "strategy"

@@ -237,6 +237,10 @@ def test_request_is_a_chat_of_its_parts() -> None:
     assert [message.images for message in read(input=[{"role": "user", "content": parts}]).as_chat(None).conversation()]
 
 
+def test_strategy_is_that_of_a_chat() -> None:
+    assert (read(strategy="plan").as_chat(None).strategy, read().as_chat(None).strategy) == ("plan", None)
+
+
 def test_schema_of_the_answer_is_that_of_a_chat() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     form = {"type": "json_schema", "name": "sum", "schema": schema, "strict": True}

@@ -33,7 +33,7 @@ def log() -> Iterator[StringIO]:
 
 
 def a_reply(**changes: Any) -> Reply:
-    origin = Origin("default", "openai", "gpt-5", "gpt-5-2026-01", "tool_choice", time.monotonic() + 0.25)
+    origin = Origin("default", "openai", "gpt-5", "gpt-5-2026-01", "tool_choice", time.monotonic() + 100)
     return said("Hi", finish_reason="stop")._replace(origin=origin._replace(**changes))
 
 
@@ -57,7 +57,7 @@ def values(written: list[Series], dimensions: frozenset[tuple[str, str]] = WHOLE
 def test_line_of_a_turn_has_the_names_of_the_conventions(log: StringIO) -> None:
     line = told(log, a_reply())
     first_s = line.pop("gen_ai.response.time_to_first_chunk")
-    assert 0.2 <= first_s <= 0.25
+    assert 50 <= first_s <= 100
     assert {name: value for name, value in line.items() if name.startswith(("gen_ai.", "error"))} == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
@@ -81,8 +81,8 @@ def test_line_of_a_turn_says_which_one_it_is_and_what_came_of_it(log: StringIO) 
 
 
 def test_time_to_the_first_token_is_that_of_the_first_reply(log: StringIO) -> None:
-    late = time.monotonic() + 9
-    assert told(log, a_reply(), a_reply(first_token_at=late))["ttft_ms"] <= 250
+    late = time.monotonic() + 900
+    assert told(log, a_reply(), a_reply(first_token_at=late))["ttft_ms"] <= 100_000
 
 
 def test_turn_whose_model_was_not_reached_has_the_error_and_the_agents_model(log: StringIO) -> None:
@@ -101,7 +101,7 @@ def test_metrics_of_a_turn_are_those_of_the_stack_and_of_its_agent_and_model(
     written = metrics(capsys)
     whole, own = values(written), values(written, frozenset({("agent", "helper"), ("model", "default")}))
     assert whole == own
-    assert whole.pop("TimeToFirstToken") <= 250
+    assert whole.pop("TimeToFirstToken") <= 100_000
     assert whole.pop("TurnDuration") < 10_000
     assert whole == {
         "Turns": 1,

@@ -214,6 +214,12 @@ WRONG = [
     ("rules: [{name: r, match: {source: [x]}, agent: a, inputs: x, input: x}]", "rule 'r': inputs: Extra"),
     ("rules: [{name: r, match: {detail: {a: [1]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
     ("rules: [{name: r, match: {source: {a: [x]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
+    ("rules: [{name: r, match: {source: [no]}, agent: a, input: x}]", "rule 'r': match: .*match.source lists False"),
+    ("rules: [{name: r, match: &m {source: [x], detail: *m}, agent: a, input: x}]", "rule 'r': match: .*more than 20"),
+    (
+        "rules:\n- name: r\n  match: {source: [x]}\n  agent: a\n  input: x\n  input: y",
+        "(?s)'input' stands here twice.*line 6",
+    ),
     (
         "rules: [{name: r, match: {source: [x], detail: {on: [a]}}, agent: a, input: x}]",
         "rule 'r': match: .*match.detail has the name True",

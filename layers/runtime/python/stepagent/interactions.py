@@ -54,5 +54,5 @@ class Interaction(Frozen):
         return (self.call, self.top) if self.top else (self.call,)
 
     def waited_s(self, moment: datetime) -> int:
-        """Seconds for which it had waited by then."""
-        return round((moment - self.created_at).total_seconds())
+        """Seconds for which it had waited by then; none where the clock of who asked is ahead."""
+        return max(0, round((moment - self.created_at).total_seconds()))

@@ -59,14 +59,14 @@ def send_to_own_queue(url: str, body: str, notes: Mapping[str, str] = {}, *, gro
         sqs().send_message(QueueUrl=url, MessageBody=body, MessageAttributes=attributes, **_in_order(url, group, once))
 
 
-def come_again(url: str, receipt: str, after_s: int) -> None:
-    """Lets a message that is being worked on come again after so many seconds.
+def hide_message(url: str, receipt: str, hidden_s: int) -> None:
+    """Hides a message that is being worked on for so many seconds, behind which it comes again.
 
     Raises:
         RecordUnavailable: it comes again when the queue's own time is over.
     """
     with _translated():
-        sqs().change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=after_s)
+        sqs().change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=hidden_s)
 
 
 def _in_order(queue: str, group: str, once: str) -> Any:

@@ -12,7 +12,7 @@ from pydantic import Field
 from stepagent.agents import AgentSpec, Strategy
 from stepagent.messages import AssistantMessage, CallId
 from stepagent.models import Frozen
-from stepagent.planning.plan import Plan
+from stepagent.planning.plan import Plan, Why
 from stepagent.replies.reply_to import ReplyTo
 from stepagent.spending import UsedKey
 from stepagent.tool_specs import ToolKind, ToolSpec
@@ -121,7 +121,7 @@ class ChosenStrategy(Frozen):
     """How the model chose to work in a run whose agent leaves that to it, and why."""
 
     strategy: Literal["react", "plan"]
-    why: str = ""
+    why: Why = ""
 
 
 class BatchPlace(Frozen):

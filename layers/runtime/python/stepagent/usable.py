@@ -13,6 +13,7 @@ Ask = Callable[[ModelRequest], Reply]
 Read = TypeVar("Read")
 
 _MAX_CORRECTIONS = 2
+_SHOWN_CHARS = 100_000  # of a reply to the model that gave it and shall correct it
 
 
 def ask_until_usable(ask: Ask, request: ModelRequest) -> Reply:
@@ -88,7 +89,7 @@ def read_reply(
 
 def _corrected(request: ModelRequest, reply: Reply, correction: str, ask: Ask) -> Reply:
     asked = [UserMessage(text=request.closing)] if request.closing else []
-    said = [AssistantMessage(text=reply.text)] if reply.text.strip() else []
+    said = [AssistantMessage(text=reply.text[:_SHOWN_CHARS])] if reply.text.strip() else []
     messages = [*request.messages, *asked, *said, UserMessage(text=correction)]
     again = request._replace(messages=messages, tools=(), tool_choice="auto", closing="")
     try:

@@ -1,11 +1,12 @@
 """A plan as data: steps that depend on one another, which of them may run, and what became of them. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from stepagent.messages import CallId
 from stepagent.models import Frozen
@@ -14,6 +15,7 @@ MAX_ATTEMPTS = 2  # of a step: one that failed is tried once more
 MAX_STEPS = 20  # of a plan: so many references to calls stay under 4 KB of state
 SHOWN_DESCRIPTION_CHARS = 300  # of a step, in an event or a question
 _MAX_BYTES = 64_000  # of a plan, which stands in the item of its run
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # those that turn text round among them
 
 
 class PlanFlaw(ValueError):
@@ -36,13 +38,21 @@ _BEHIND = frozenset({StepStatus.DONE, StepStatus.SKIPPED})  # steps that nothing
 OPEN = frozenset({StepStatus.PENDING, StepStatus.BLOCKED})  # steps that can still be changed
 
 
-def _as_text(given: Any) -> Any:
-    """Models like to number steps."""
-    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+def _in_one_line(given: Any) -> Any:
+    """Steps are shown as lines of a list, which no title may forge. Models like to number steps."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    return one_line(given) if isinstance(given, str) else given
 
 
-StepId = Annotated[str, Field(min_length=1, max_length=40), BeforeValidator(_as_text)]
-Title = Annotated[str, Field(min_length=1, max_length=200)]
+def one_line(text: str) -> str:
+    """The text with single spaces for all breaks, and without characters that drive a terminal."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+StepId = Annotated[str, Field(min_length=1, max_length=40), BeforeValidator(_in_one_line)]
+Title = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_in_one_line)]
+Why = Annotated[str, AfterValidator(lambda text: one_line(text)[:SHOWN_DESCRIPTION_CHARS])]
 Description = Annotated[str, Field(max_length=2_000)]
 
 
@@ -175,4 +185,4 @@ def in_lines(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
         yield step.heading
         if step.description:
-            yield f"   {step.description[:SHOWN_DESCRIPTION_CHARS]}"
+            yield f"   {one_line(step.description)[:SHOWN_DESCRIPTION_CHARS]}"

@@ -16,6 +16,7 @@ from stepagent.planning.plan import (
     StepId,
     StepStatus,
     Title,
+    Why,
     checked,
 )
 
@@ -44,7 +45,7 @@ class PlanUpdate(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    why: str = ""
+    why: Why = ""
     add: tuple[PlannedStep, ...] = Field((), max_length=MAX_STEPS)
     change: tuple[StepChange, ...] = Field((), max_length=MAX_STEPS)
     skip: tuple[StepId, ...] = Field((), max_length=MAX_STEPS)

@@ -28,6 +28,7 @@ _WHOLE_TASK = PlannedStep(id="a", title="Do what is asked", description="All of 
 _OUT_OF_REVISIONS = Reached(
     StopReason.MAX_REVISIONS, "The plan may not be changed any more.", "the plan could not be changed any more"
 )
+_BEHIND_BLOCKED = "What waits for a step that is blocked is skipped."
 _NO_WORDS = Reached(StopReason.ANSWERED, "", "its model gave no answer in words")
 Read = TypeVar("Read")
 
@@ -68,7 +69,10 @@ def run_plan_turn(run: Run, turn: int, entries: Sequence[Message | Call], ask: A
     if left == run.plan:
         return _answer(run, turn, entries, ask, bound)
     decision = Decision(run_id=run.run_id, turn=turn, next="answer", reason=bound.reason if bound else "")
-    return TurnRecord(decision, None, (), change.usage, plan=left, news=change.news)
+    news = change.news
+    if news is None and left != change.plan:  # who follows the run is told of what it gives up
+        news = bound.to_model if bound else _BEHIND_BLOCKED
+    return TurnRecord(decision, None, (), change.usage, plan=left, news=news)
 
 
 def _has_failed(call: Call) -> bool:

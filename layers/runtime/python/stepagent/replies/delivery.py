@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from stepagent.errors import InvalidRequest, NotFound, StepAgentError
 from stepagent.observe import logger
-from stepagent.queues import come_again, send_to_own_queue, send_to_queue
+from stepagent.queues import hide_message, send_to_own_queue, send_to_queue
 from stepagent.replies.places import object_at, queue_arn_of, webhook_at
 from stepagent.replies.reply_to import ReplyTo
 from stepagent.replies.result import MAX_BYTES, as_json, event_id, result_of, without_answer
@@ -59,7 +59,7 @@ def deliver_from_message(record: SQSRecord, network: Network = INTERNET) -> None
             return
         logger.warning("reply not delivered, to be tried again", extra=facts)
         count_reply("postponed")
-        come_again(
+        hide_message(
             settings().reply_queue_url, record.receipt_handle, round(DELAYS_S[tries - 1] * random.uniform(1, 1.2))
         )
         raise

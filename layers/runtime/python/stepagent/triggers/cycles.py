@@ -17,6 +17,8 @@ def agents_heard(pattern: Pattern) -> frozenset[str]:
     sources = pattern.get("source")
     if not isinstance(sources, list):
         raise ValueError("match.source is missing: a rule lists whose events it takes")
+    if wrong := [source for source in sources if not isinstance(source, str | Mapping)]:
+        raise ValueError(f"match.source lists {wrong[0]!r}, which is no text: put it into quotes")
     if not matches({"source": sources}, {"source": SOURCE}):
         return frozenset()
     if SOURCE not in sources:

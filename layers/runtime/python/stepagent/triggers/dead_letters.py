@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from stepagent.queues import come_again, send_to_own_queue
+from stepagent.queues import hide_message, send_to_own_queue
 from stepagent.settings import settings
 from stepagent.triggers.failures import Failure
 
@@ -36,7 +36,7 @@ def hide(record: SQSRecord, seconds: int) -> None:
     """
     url, receipt = _queue_of(record).url, record.raw_event.get("receiptHandle")
     if url and receipt:
-        come_again(url, receipt, seconds)
+        hide_message(url, receipt, seconds)
 
 
 def put_aside(record: SQSRecord, failure: Failure, receives: int) -> bool:

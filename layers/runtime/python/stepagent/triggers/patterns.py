@@ -9,6 +9,7 @@ from operator import eq, ge, gt, le, lt
 from typing import Any
 
 Pattern = Mapping[str, Any]
+_MAX_DEPTH = 20  # of fields within each other, of which YAML knows endless ones
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 _OPERATORS = ("anything-but", "equals-ignore-case", "exists", "numeric", "prefix", "suffix")
 
@@ -27,6 +28,8 @@ def check_pattern(pattern: Any, path: str = "match") -> None:
     """
     if not isinstance(pattern, Mapping) or not pattern:
         raise ValueError(f"{path} must name at least one field, each with a list of values or with fields of its own")
+    if path.count(".") > _MAX_DEPTH:
+        raise ValueError(f"{path[:80]} … has more than {_MAX_DEPTH} fields within each other")
     for name, wanted in pattern.items():
         if not isinstance(name, str):
             raise ValueError(f"{path} has the name {name!r}, which is no text: put it into quotes")  # YAML: on, 1

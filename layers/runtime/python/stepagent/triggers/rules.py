@@ -17,6 +17,7 @@ from stepagent.triggers.cycles import agents_heard, cycle_of
 from stepagent.triggers.events import Event
 from stepagent.triggers.patterns import check_pattern, matches
 from stepagent.triggers.templates import check_template
+from stepagent.yaml_text import read_yaml
 
 TRIGGERS_FILE = "triggers.yaml"
 MAX_OBJECT_KB = 256
@@ -66,7 +67,7 @@ def load_rules(path: Path) -> tuple[Rule, ...]:
     if not path.exists():
         return ()
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
         rows = content["rules"] if isinstance(content, dict) and set(content) == {"rules"} else None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.name} is not right: {error}.") from error
