@@ -107,6 +107,7 @@ RUN_REQUIREMENTS := local/requirements.txt layers/runtime/python/requirements.tx
 	functions/tool_mcp/requirements.txt functions/authorize/requirements.txt
 
 $(READY): $(RUN_REQUIREMENTS) local/install.py
+	@command -v $(firstword $(PYTHON)) >/dev/null || { echo 'There is no $(firstword $(PYTHON)) here. Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@$(PYTHON) local/install.py $(VENV) local/requirements.txt && touch $@
 
 $(DEV): tests/requirements.txt $(READY)

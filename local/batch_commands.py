@@ -15,6 +15,8 @@ from local.plain_errors import INTERRUPTED, Verbose, plain_errors
 if TYPE_CHECKING:
     from local.api_client import ApiClient
 
+_CLI = ".local/venv/bin/python -m local.cli"  # for what has no `make` command
+
 app = typer.Typer(no_args_is_help=True, help="Answer a file of inputs, many at once.")
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id, as `batch run` says it.")]
 
@@ -47,7 +49,9 @@ def run(
             try:
                 ended = batch_on_screen.follow(lambda: client.read_batch(name), screen)
             except KeyboardInterrupt:
-                again = f"`batch status {name}` tells how it stands; the same command again follows it to its end."
+                again = (
+                    f"The same command again follows it to its end; `{_CLI} batch status {name}` tells how it stands."
+                )
                 screen.print(f"It goes on. {again}")
                 raise typer.Exit(INTERRUPTED) from None
             _write(client, name, file)

@@ -29,14 +29,16 @@ def read_input_file(path: Path) -> InputFile:
     """Reads a file of inputs.
 
     Raises:
-        FileUnusable: it is not there, or empty.
+        FileUnusable: it is not named, not there, or empty.
     """
+    if path == Path():
+        raise FileUnusable("Say which file, such as make batch FILE=questions.jsonl; each of its lines is an input.")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise FileUnusable(f"{path} cannot be read: {error.strerror}.") from error
     if not content.strip():
-        raise FileUnusable(f"{path} is empty.")
+        raise FileUnusable(f"{path} is empty; each of its lines is to be an input.")
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-_")[:40] or "batch"
     return InputFile(path, content, f"{stem}-{hashlib.sha256(content).hexdigest()[:8]}")
 

@@ -22,7 +22,9 @@ def connect(deployed: str) -> ApiClient:
     if not deployed:
         running = stack.find(stack.home())
         if running is None:
-            raise NotConnected("Nothing is running. `make up` starts the local stack; --stack names a deployed one.")
+            raise NotConnected(
+                "Nothing is running. `make up` starts the local stack; STACK=name (or --stack) asks a deployed one."
+            )
         return ApiClient(running.base_url)
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
@@ -41,7 +43,9 @@ def _base_url(name: str) -> str:
         connect: Any = boto3.client
         found = connect("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
     except (BotoCoreError, ClientError) as error:
-        raise NotConnected(f"The stack {name} cannot be looked up: {error}") from error
+        raise NotConnected(
+            f"The stack {name} cannot be looked up: {error}\nAWS_PROFILE and AWS_DEFAULT_REGION say where."
+        ) from error
     outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
     if "BaseUrl" not in outputs:
         raise NotConnected(f"{name} is no stack of StepAgent: it has no output BaseUrl.")

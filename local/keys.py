@@ -49,7 +49,8 @@ def enter(stack: str) -> str:
         connect: Any = boto3.client
         found = connect("cloudformation").describe_stacks(StackName=stack or "stepagent")["Stacks"][0]
     except (BotoCoreError, ClientError) as error:
-        raise KeysUnavailable(f"The stack {stack or 'stepagent'} cannot be looked up: {error}") from error
+        where = "\nAWS_PROFILE and AWS_DEFAULT_REGION say where." if stack else ""
+        raise KeysUnavailable(f"The stack {stack or 'stepagent'} cannot be looked up: {error}{where}") from error
     outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
     if "RecordTable" not in outputs:
         raise KeysUnavailable(f"{stack} is no stack of StepAgent: it has no output RecordTable.")
@@ -64,7 +65,9 @@ def _local_environment() -> dict[str, str]:
 
     running = emulator.find(stack.home() / "aws")
     if running is None:
-        raise KeysUnavailable("Nothing is running. `make up` starts the local stack; --stack names a deployed one.")
+        raise KeysUnavailable(
+            "Nothing is running. `make up` starts the local stack; STACK=name (or --stack) asks a deployed one."
+        )
     return running.environment
 
 
@@ -91,7 +94,9 @@ class Terms(NamedTuple):
             KeysUnavailable: name or scope is none.
         """
         if not is_name(name):
-            raise KeysUnavailable('Name whoever will use the key by up to 64 letters, digits, ".", "_", "-" and "@".')
+            raise KeysUnavailable(
+                'Name whoever will use the key by up to 64 letters, digits, ".", "_", "-" and "@", such as NAME=alice.'
+            )
         if unknown := set(scopes) - set(SCOPES):
             raise KeysUnavailable(f"There is no scope {', '.join(sorted(unknown))}; there is: {', '.join(SCOPES)}.")
         expires_at = now() + timedelta(days=expires_in_days) if expires_in_days else None

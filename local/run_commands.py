@@ -45,8 +45,8 @@ def runs(
         if found:
             console.print(run_list.table_of(found, datetime.now(UTC)))
         else:
-            which = f" that is {status}" if status else ""
-            console.print(f"There is no run{which} yet. `make chat` begins one.", style="dim")
+            nothing = f"There is no run that is {status}." if status else "There is no run yet. `make chat` begins one."
+            console.print(nothing, style="dim")
 
 
 def show(run_id: RunId, stack: Stack = "", verbose: Verbose = False) -> None:
@@ -82,7 +82,7 @@ def replay(
         events = _events(client, run_id, ended=run["ended_at"] is not None)
         if not events:
             raise RuntimeError(
-                f"The events of {run_id} are kept no longer. `show {run_id}` tells what the record knows."
+                f"The events of {run_id} are kept no longer. `make show RUN={run_id}` tells what the record knows."
             )
         clock, console = ReplayClock(speed if wait else 0), Console(highlight=False)
         Console(stderr=True).print("A replay: nothing is run again.", style="dim")
@@ -102,6 +102,8 @@ def _read_run(client: "ApiClient", run_id: str) -> dict[str, object]:
     """A run, or an error that says how to find the others."""
     from local.api_client import ApiError
 
+    if not run_id:
+        raise RuntimeError("Say which run: RUN=run_…, as `make runs` lists it.")
     missing = RuntimeError(f"There is no run {run_id!r} that you may see. `make runs` lists those that you may.")
     if not run_id.startswith("run_"):  # it might name another path
         raise missing

@@ -17,6 +17,7 @@ from local.deploy import client, deploy
 from local.emulator import Emulator, start, stop
 from tests.functions import ROOT
 from tests.local_loop import API_KEY, enter, forget
+from tests.plans import a_step, written
 from tests.scripted_model import Reply, ScriptedModel
 
 INPUTS = 200
@@ -157,6 +158,18 @@ def test_finished_batch_runs_nothing_when_it_is_begun_again(machine: Machine) ->
     assert machine.begin(**body)["status"] == "completed"
     assert len(machine.model.requests) == before
     assert [each["answer"] for each in machine.results("again")] == ["answer to one", "answer to two"]
+
+
+def test_inputs_are_answered_by_plans_when_their_agent_works_so(machine: Machine) -> None:
+    plan = Reply(text=written([a_step("a"), a_step("b", "a")]))
+    machine.model.script_for("Make the plan.", plan, plan)
+    machine.begin(batch_id="planned", agent="planner", inputs=["one large task", "another one"])
+    assert machine.ended("planned")["counts"]["succeeded"] == 2
+    good = machine.results("planned")
+    assert [each["answer"].partition("\n")[0] for each in good] == ["answer to The plan is over:"] * 2
+    for each in good:
+        run = machine.client.get(f"/runs/{each['run_id']}").json()
+        assert [(step["id"], step["status"]) for step in run["plan"]["steps"]] == [("a", "done"), ("b", "done")]
 
 
 def test_batch_fails_when_more_inputs_fail_than_it_tolerates(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 """What the model says: it has no memory, so that all it needs stands in the request. It checks what it is told, too."""
 
+import json
 import re
 from typing import Any
 
@@ -49,10 +50,17 @@ def reply_to(request: Json, seed: int) -> Reply:
 
 def _single(request: Json, task: Task, part: Part) -> Reply:
     """A step of a plan, or another agent: one charge, then what came of it."""
-    if request["messages"][-1]["role"] != "tool":
+    last = _texts({"messages": request["messages"][-1:]}, request["messages"][-1]["role"])[0]
+    tried = "An earlier try at this step failed" in last
+    if request["messages"][-1]["role"] != "tool" and not tried:
         return Reply(calls=(("charge", {"value": task.written(part)}),))
-    done = part.name in known_in(request["messages"][-1]["content"])
+    done = part.name in known_in(last.rpartition("An earlier try")[2].replace(_arguments(task, part), ""))
     return Reply(text=task.written(part) if done else "It is unknown whether that was charged.")
+
+
+def _arguments(task: Task, part: Part) -> str:
+    """The arguments of a call, as an earlier try is told: they say nothing of a result."""
+    return json.dumps({"value": task.written(part)})
 
 
 def _next(request: Json, task: Task, known: dict[str, int]) -> Reply:

@@ -58,6 +58,8 @@ def soaked_stack(folder: Path, faults: Faults) -> Iterator[Soaked]:
 
 def _lay_out(root: Path) -> None:
     probe.lay_out(root)
+    (root / "layers").unlink()  # functions import it when they start, and it may be edited meanwhile
+    shutil.copytree(probe.ROOT / "layers", root / "layers")
     shutil.copytree(Path(__file__).parent / "catalog", root / "catalog", dirs_exist_ok=True)
     with (root / "catalog" / "models.yaml").open("a") as models:
         models.write(_MODEL)

@@ -85,7 +85,10 @@ def _duplicated(task: Task, run: Run, effects: Mapping[str, int]) -> Iterator[st
         times = effects.get(f"sleep {task.written(part)}", 0)
         if part.way in ("charge", "consult", "step") and times > 1:
             yield f"{part.name} was charged {times} times"
-    told = Counter((event.type, event.data.get("id")) for event in read_events(run.run_id, 0))
+    # A step that failed is tried again, by another call.
+    told = Counter(
+        (event.type, event.data.get("call_id", event.data.get("id"))) for event in read_events(run.run_id, 0)
+    )
     for (type_, id_), times in told.items():
         if times > 1 and type_ in ("tool.completed", "step.completed", *LAST_EVENTS):
             yield f"{type_} {id_ or ''} was told {times} times"

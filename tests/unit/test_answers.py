@@ -314,7 +314,10 @@ def plan_question() -> PlanQuestion:
 
 def test_plan_is_approved_in_plain_words() -> None:
     kept = check_answer(plan_question(), "approve")
-    assert (kept, text_for_model(plan_question(), kept)) == ({"decision": "approve"}, ('{"decision": "approve"}', False))
+    assert (kept, text_for_model(plan_question(), kept)) == (
+        {"decision": "approve"},
+        ('{"decision": "approve"}', False),
+    )
 
 
 def test_plan_is_rejected_with_the_reason() -> None:
@@ -322,7 +325,9 @@ def test_plan_is_rejected_with_the_reason() -> None:
 
 
 def test_plan_is_edited_as_its_steps_are_written() -> None:
-    kept = check_answer(plan_question(), '{"decision": "edit", "steps": [{"id": 1, "title": "T", "status": "pending"}]}')
+    kept = check_answer(
+        plan_question(), '{"decision": "edit", "steps": [{"id": 1, "title": "T", "status": "pending"}]}'
+    )
     assert kept == {"decision": "edit", "steps": [{"id": "1", "title": "T", "description": "", "depends_on": []}]}
 
 

@@ -13,6 +13,7 @@ from stepagent import errors
 from stepagent.agents import MAX_CALLS_PER_TURN
 from stepagent.messages import CallId
 from stepagent.runs import CallRef, Decision, RunKey, SessionKey
+from stepagent.store.table import Refused
 from tests.definition import PATH, Execution, Json, TaskFailed, all_states, definition, scopes, targets
 
 RUN_ID = RunKey(SessionKey("a" * 32), 999_999).run_id
@@ -24,10 +25,10 @@ CATCHING = {name: state for name, state in all_states().items() if state["Type"]
 OWN_FAULTS = ["RecordUnavailable", "Lambda.ServiceException", "Lambda.AWSLambdaException", "Lambda.SdkClientException"]
 OWN_FAULTS += ["Lambda.TooManyRequestsException"]
 DEAD_PROCESS = ["Runtime.ExitError", "Runtime.Unknown", "Runtime.OutOfMemory", "Lambda.Unknown"]
-OVERTAKEN = ["RecordConflict"]  # by a second invocation with the same input: what that one stored stands
+OVERTAKEN = [Refused.__name__]  # by a second invocation with the same input: what that one stored stands
 RESERVED = {"States.ALL", "States.Timeout", "States.TaskFailed", "States.DataLimitExceeded", "States.HeartbeatTimeout"}
 ERRORS = {name for name, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, Exception)}
-KNOWN_ERRORS = RESERVED | ERRORS | set(OWN_FAULTS) | set(DEAD_PROCESS)
+KNOWN_ERRORS = RESERVED | ERRORS | {*OWN_FAULTS, *DEAD_PROCESS, *OVERTAKEN}
 FIELDS = {"run_id", "turn", "call_id", "kind", "target", "timeout_s", "error"}
 
 

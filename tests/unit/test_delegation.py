@@ -26,7 +26,6 @@ from stepagent.runs import (
     Decision,
     Outcome,
     Run,
-    RunId,
     RunKey,
     RunStatus,
     StopReason,

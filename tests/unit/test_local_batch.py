@@ -99,7 +99,7 @@ def test_interrupted_command_leaves_the_batch_and_says_how_to_go_on(api: type[Ap
     api.interrupt = True
     done = invoke("run", str(questions))
     assert done.exit_code == 130
-    assert "batch status b1" in done.output
+    assert ".local/venv/bin/python -m local.cli batch status b1" in done.output.replace("\n", " ")
 
 
 def test_same_file_is_the_same_batch_and_another_content_is_another(api: type[Api], questions: Path) -> None:
@@ -117,6 +117,11 @@ def test_file_that_is_not_there_is_a_sentence(api: type[Api], tmp_path: Path) ->
     done = invoke("run", str(tmp_path / "none.jsonl"))
     assert done.exit_code == 1
     assert "cannot be read" in done.output
+
+
+def test_command_asks_which_file_when_none_is_named(api: type[Api]) -> None:
+    done = invoke("run", "")
+    assert (done.exit_code, "make batch FILE=questions.jsonl" in done.output) == (1, True)
 
 
 def test_empty_file_is_refused(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_key_expires_after_the_days_that_it_is_made_for() -> None:
     ("words", "why"),
     [
         (["a=b"], "Name whoever"),
-        ([""], "Name whoever"),
+        ([""], "such as NAME=alice"),
         (["alice", "--scope", "catalogue"], "no scope catalogue"),
         (["alice", "--max-cost-usd", "0"], "max_cost_usd"),
         (["alice", "--max-cost-usd", "cheap"], "max_cost_usd"),

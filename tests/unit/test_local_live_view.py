@@ -11,7 +11,7 @@ from local.live_view import LiveView
 from local.plan_news import StepNews
 from local.view import Closing, PlainView, View
 from stepagent.planning.plan import PlannedStep, StepStatus, make_plan
-from tests.plans import DIAMOND, a_plan
+from tests.plans import DIAMOND, a_plan, a_step
 
 TIME = re.compile(r"\d+\.\d s")
 
@@ -183,6 +183,18 @@ def test_words_of_a_model_in_a_plan_neither_drive_the_terminal_nor_make_lines(
     assert not {each for each in told if not (each.isprintable() or each == "\n")}
     assert not [line for line in told.splitlines() if line.startswith("forged")]
     assert max(map(len, told.splitlines())) <= (100 if kind is LiveView else 300)
+
+
+def test_plan_is_all_that_moves_while_its_steps_run_and_stands_above_the_spinner_when_the_model_thinks() -> None:
+    screen = Console(file=io.StringIO(), width=30, color_system=None)
+    view = LiveView(screen, Seconds())
+    view.plan(make_plan([a_step("a"), a_step("b", "a").model_copy(update={"title": "x" * 99})], 5), None)
+    view.step(StepNews("a", "Title a", StepStatus.IN_PROGRESS, 1))
+    screen.print(view._render())
+    view.turn("turn 2")
+    screen.print(view._render())
+    running = ["  ⠋ a. Title a · 0 s", f"  ☐ b. {'x' * 22}…"]
+    assert shown(screen) == [*running, *running, "⠋ thinking … 0 s"]
 
 
 class Seconds:

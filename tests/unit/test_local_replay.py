@@ -156,7 +156,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     ("words", "shown"),
     [
         (["runs"], "run_abc_1"),
-        (["runs", "--status", "failed"], "There is no run that is failed yet."),
+        (["runs", "--status", "failed"], "There is no run that is failed."),
         (["show", RUN_ID], "2 turns · 2 calls"),
         (["replay", RUN_ID, "--no-wait"], "nothing is run again"),
     ],
@@ -167,13 +167,21 @@ def test_command_shows_what_there_is(command: Command, words: list[str], shown: 
 
 
 @pytest.mark.parametrize("name", ["show", "replay"])
-@pytest.mark.parametrize("run_id", ["run_nope_1", "", "../models", "run_../x"])
+@pytest.mark.parametrize("run_id", ["run_nope_1", "../models", "run_../x"])
 def test_command_says_how_to_find_a_run_when_there_is_no_such_one(command: Command, name: str, run_id: str) -> None:
     code, output = command(name, run_id)
     assert (code, f"There is no run {run_id!r} that you may see. `make runs` lists" in output) == (1, True)
 
 
-@pytest.mark.parametrize(("name", "code", "says"), [("show", 0, "kept no longer"), ("replay", 1, "`show run_abc_1`")])
+@pytest.mark.parametrize("name", ["show", "replay"])
+def test_command_asks_which_run_when_none_is_named(command: Command, name: str) -> None:
+    code, output = command(name, "")
+    assert (code, "Say which run: RUN=run_…" in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"), [("show", 0, "kept no longer"), ("replay", 1, "`make show RUN=run_abc_1`")]
+)
 def test_command_says_so_when_the_events_have_expired(
     command: Command, monkeypatch: pytest.MonkeyPatch, name: str, code: int, says: str
 ) -> None:

@@ -14,6 +14,7 @@ from stepagent.errors import ModelBusy, ModelKeyRefused
 from stepagent.executions import current_execution
 from stepagent.llm.ask import Wishes
 from stepagent.llm.reply import ModelRequest, Reply
+from stepagent.messages import UserMessage
 from stepagent.runs import Call, CallKey, Outcome, Run, RunStatus, StopReason
 from stepagent.store.calls import load_call, store_result
 from stepagent.store.conversation import load_conversation
@@ -286,3 +287,25 @@ def test_no_plan_costs_a_run_that_works_step_by_step_nothing(world: World) -> No
     a_planning_run("react")
     think.think(RUN_ID, 1)
     assert (len(world.requests), require_run(RUN_ID).chosen, require_run(RUN_ID).plan) == (1, None, None)
+
+
+# ---- a step that is tried again
+
+
+def test_second_try_of_a_step_is_told_what_the_first_one_called(world: World) -> None:
+    asked = said("", ("search", json.dumps({"q": "an order"})))
+    world.replies = lambda request: plan_of(request) if request.closing else asked
+    a_planning_run()
+    think.think(RUN_ID, 1, "plan")
+    start_workflow(RUN_ID, calls()[0].call_id, "token")
+    first = require_run(sub_run_of(a_run().key, calls()[0].key))
+    think.think(first.run_id, 1)
+    store_result(first.key, CallKey(1, 1, 0), error_result("ordered").model_copy(update={"is_error": False}))
+    finish_steps(failed=True)
+    think.think(RUN_ID, 2, "plan")
+    start_workflow(RUN_ID, calls()[1].call_id, "token")
+    second = require_run(sub_run_of(a_run().key, calls()[1].key))
+    (told,) = [entry.text for entry in load_conversation(second.key) if isinstance(entry, UserMessage)]
+    assert "An earlier try at this step failed" in told
+    assert 'search {"q": "an order"}:' in told
+    assert "ordered" in told

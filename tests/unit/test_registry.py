@@ -86,6 +86,7 @@ def test_every_model_leaves_room_for_a_conversation(own: Path) -> None:
         ("STEPAGENT_MODEL", "other", "default", "provider_model"),
         ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1", "default", "base_url"),
         ("MODEL_API_KEY_SECRET_ARN", "arn:x", "default", "api_key_secret"),
+        ("MODEL_RESPONSE_FORMAT", "schema", "default", "response_format"),
         ("AWS_REGION", "eu-west-1", "bedrock", "base_url"),
     ],
 )

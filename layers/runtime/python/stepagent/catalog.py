@@ -17,6 +17,7 @@ from stepagent.models import problems
 from stepagent.rows import SPECS, Catalog, RowKey, RowKind, Spec, flaws, key_of
 from stepagent.store.catalog import list_rows, read_row, read_rows
 from stepagent.tool_specs import READ_RESULT, ToolSpec
+from stepagent.yaml_text import read_yaml
 
 _READS = 3  # an agent may lose a tool between the two requests that read them; its next version has it no more
 _NAMES_SHOWN = 20
@@ -95,7 +96,7 @@ def _rows(directory: Path, kind: RowKind) -> list[FileRow]:
 def _row(path: Path, kind: RowKind) -> FileRow:
     file = f"{path.parent.name}/{path.name}"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
         spec = SPECS[kind].model_validate(content)
         # What it says, not how: comments and spaces are no change.
         digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()

@@ -6,7 +6,7 @@ execution is started here, and whoever ends it leads back here by the name that 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepagent.budget import within_what_is_left
@@ -22,8 +22,8 @@ from stepagent.executions import (
     start_workflow_execution,
 )
 from stepagent.journal import Journal
-from stepagent.messages import UserMessage
-from stepagent.planning.steps import step_agent, step_message
+from stepagent.messages import Message, UserMessage
+from stepagent.planning.steps import earlier_try, step_agent, step_message
 from stepagent.resuming import ensure_execution
 from stepagent.returning import call_of, return_result
 from stepagent.runs import (
@@ -39,7 +39,7 @@ from stepagent.runs import (
     SessionKey,
 )
 from stepagent.store.calls import claim_call, load_call
-from stepagent.store.conversation import load_conversation
+from stepagent.store.conversation import load_conversation, load_history
 from stepagent.store.delegations import Delegation, find_delegation, put_delegation
 from stepagent.store.runs import create_run, require_run
 from stepagent.tool_specs import ToolSpec
@@ -169,7 +169,16 @@ def _step(run: Run, call: Call) -> _Asked:
     """The run's own agent, with the copies that the run keeps of it and of its tools."""
     entries = load_conversation(run.key)
     found = FoundAgent(step_agent(run, call, entries, now()), run.tools, run.versions)
-    return _Asked(found, step_message(call, entries), run.system)
+    return _Asked(found, step_message(call, entries, _tried(run, call, entries)), run.system)
+
+
+def _tried(run: Run, call: Call, entries: Sequence[Message | Call]) -> list[Call]:
+    """What earlier tries at a step called, the first try first."""
+    before = earlier_try(call, entries)
+    if before is None:
+        return []
+    own = load_history(RunKey.parse(sub_run_of(run.key, before.key)).session)
+    return [*_tried(run, before, entries), *(entry for entry in own if isinstance(entry, Call))]
 
 
 def _tool(run: Run, call: Call) -> ToolSpec:

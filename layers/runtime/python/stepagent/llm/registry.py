@@ -16,6 +16,7 @@ from stepagent.llm.reply import ModeName
 from stepagent.llm.schema import Dialect
 from stepagent.models import Frozen, problems
 from stepagent.usage import Usage
+from stepagent.yaml_text import read_yaml
 
 MODELS_FILE = "models.yaml"  # in the catalog
 
@@ -137,7 +138,7 @@ def load_models(path: Path) -> dict[str, ModelSpec]:
         ConfigurationError: the file is missing, or a row is wrong; the message names the row and the field.
     """
     try:
-        content = _expand(yaml.safe_load(path.read_text(encoding="utf-8")))
+        content = _expand(read_yaml(path.read_text(encoding="utf-8")))
         providers = content.get("providers", {})
         models = [_model(row, providers) for row in content["models"]]
     except OSError as error:
