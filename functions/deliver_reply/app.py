@@ -1,4 +1,4 @@
-"""Takes the messages of the queue of replies, each of which names a run whose result is sent; reports what to repeat."""
+"""Takes messages of the queue of replies, each of which names a run whose result is sent; reports what to repeat."""
 
 from typing import Any
 
