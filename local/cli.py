@@ -100,7 +100,11 @@ def _running_stack() -> Iterator[stack.Handle]:
 def _bring_up(*, tied: bool) -> stack.Handle:
     from local.model_choice import choose
 
-    return stack.up(stack.home(), choose(os.environ), Console(stderr=True, highlight=False), tied=tied)
+    choice, screen = choose(os.environ), Console(stderr=True, highlight=False)
+    handle = stack.up(stack.home(), choice, screen, tied=tied)
+    if tied and handle.fresh and not choice.embedded:  # what a start shows of the embedded one, and `up` of any
+        screen.print(f"Model: {choice.label}", style="dim", markup=False, soft_wrap=True)
+    return handle
 
 
 def _prompts(console: Console) -> "Prompts":

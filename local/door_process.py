@@ -74,13 +74,13 @@ def find(home: Path) -> Running | None:
     return None
 
 
-def start(home: Path, plan: Plan) -> tuple[Running, subprocess.Popen[bytes]]:
+def start(home: Path, plan: Plan, preferred_port: int = PREFERRED_PORT) -> tuple[Running, subprocess.Popen[bytes]]:
     """Return a front door that answers; the caller made sure that none runs.
 
     Raises:
         FrontDoorFailed: it ended at once, or stayed silent.
     """
-    port = free_port(PREFERRED_PORT)
+    port = free_port(preferred_port)
     lock = _lock(home)
     try:
         child = _spawn(home, plan, port, lock)

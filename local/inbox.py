@@ -15,7 +15,7 @@ from local.ask_person import ask_person
 from local.prompts import NobodyAnswers, Prompts
 from local.view import counted, printable
 
-_WORKS = "running"
+_WORKS, _WAITS = "running", "waiting"
 _WATCHED_S = 30  # a run that works longer is left to itself
 _POLL_S = 0.3
 _COLUMNS = ("", "asked", "expires", "agent / tool", "type", "question")
@@ -59,7 +59,7 @@ class Inbox:
         try:
             if ask_person(self._client, self._prompts, asked["interaction_id"]):
                 with self._console.status("The run goes on …"):
-                    run = wait_for_rest(self._client, _top_run(asked))
+                    run = wait_for_rest(self._client, _top_run(asked), asked["interaction_id"])
                 tell_outcome(self._prompts, run)
         except KeyboardInterrupt:
             self._prompts.show("Left as it is.", "dim")
@@ -93,14 +93,23 @@ def _top_run(asked: Mapping[str, Any]) -> str:
 
 
 def wait_for_rest(
-    client: ApiClient, run_id: str, sleep: Callable[[float], None] = time.sleep, patience_s: float = _WATCHED_S
+    client: ApiClient,
+    run_id: str,
+    answered: str = "",
+    sleep: Callable[[float], None] = time.sleep,
+    patience_s: float = _WATCHED_S,
 ) -> dict[str, Any]:
-    """A run as it stands when it has ended or waits again, or when the patience is over."""
+    """A run as it stands when it has ended or waits for other answers than `answered`, or when the patience is over."""
     waited_s = 0.0
-    while (run := client.read_run(run_id))["status"] == _WORKS and waited_s < patience_s:
+    while _works(run := client.read_run(run_id), answered) and waited_s < patience_s:
         sleep(_POLL_S)
         waited_s += _POLL_S
     return run
+
+
+def _works(run: Mapping[str, Any], answered: str) -> bool:
+    """Also while a run whose execution was lost, as by a restart of the stack, has yet to take its answer."""
+    return run["status"] == _WORKS or (run["status"] == _WAITS and answered in run["interactions"])
 
 
 def tell_outcome(prompts: Prompts, run: Mapping[str, Any]) -> None:

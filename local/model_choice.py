@@ -13,6 +13,10 @@ class ModelNotNamed(RuntimeError):
     """A server is named, but not which of its models to use."""
 
 
+class BaseUrlWrong(RuntimeError):
+    """A server is named by something that is no URL."""
+
+
 @dataclass(frozen=True)
 class ModelChoice:
     """An OpenAI-compatible endpoint. `base_url` is empty for the embedded model, whose port is not known before."""
@@ -31,11 +35,14 @@ def choose(environment: Mapping[str, str]) -> ModelChoice:
     """Decide by what is set: `OPENAI_API_KEY`, then `OPENAI_BASE_URL`, then `STEPAGENT_GGUF`, then nothing.
 
     Raises:
+        BaseUrlWrong: the base URL is not one of HTTP.
         ModelNotNamed: there is a base URL without a key, and `STEPAGENT_MODEL` is empty.
     """
     key, base_url, name = (
         environment.get(variable, "").strip() for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "STEPAGENT_MODEL")
     )
+    if base_url and not base_url.startswith(("http://", "https://")):
+        raise BaseUrlWrong(f"OPENAI_BASE_URL is {base_url}, which is no URL such as http://localhost:11434/v1.")
     if key:
         return _remote(name or DEFAULT_MODEL, base_url or OPENAI_URL, key)
     if not base_url:

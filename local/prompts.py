@@ -79,7 +79,8 @@ class LinePrompts:
             return self._read_line("› ")
         except EOFError:
             raise NobodyAnswers(
-                "The agent asks, and standard input has no answer. Ask on a terminal, or pipe one line per answer."
+                "The agent asks, and standard input has no answer. Ask on a terminal, pipe one line per answer, "
+                "or answer later: `make up`, then `make inbox`."
             ) from None
 
 

@@ -66,7 +66,9 @@ def up(folder: Path, choice: ModelChoice, console: Console, *, tied: bool) -> Ha
             if found and (handle := _reuse(folder, found, choice, tied)):
                 return handle
             try:
-                return _start(folder, choice, steps, tied=tied and not found)
+                # Clients know the address of what ran: it stays.
+                door_port = found.port if found else door_process.PREFERRED_PORT
+                return _start(folder, choice, steps, tied=tied and not found, door_port=door_port)
             except BaseException:
                 down(folder)
                 raise
@@ -97,7 +99,7 @@ def _reuse(folder: Path, found: Running, choice: ModelChoice, tied: bool) -> Han
     return None
 
 
-def _start(folder: Path, choice: ModelChoice, steps: Steps, *, tied: bool) -> Handle:
+def _start(folder: Path, choice: ModelChoice, steps: Steps, *, tied: bool, door_port: int) -> Handle:
     _aws(folder).mkdir(mode=0o700, exist_ok=True)  # it will hold what people said, and the model's key
     port = door_process.free_port(PREFERRED_MODEL_PORT) if choice.embedded else 0
     with _loading_model(folder, choice, port, steps) as model:
@@ -112,7 +114,7 @@ def _start(folder: Path, choice: ModelChoice, steps: Steps, *, tied: bool) -> Ha
             environment = roll_out(aws, release)
         with steps.step("HTTP API"):
             plan = Plan(environment, release.fingerprint, choice.label, model, port, tied)
-            running, door = door_process.start(folder, plan)
+            running, door = door_process.start(folder, plan, door_port)
     return Handle(running, fresh=True, parts=(aws, door))
 
 

@@ -9,7 +9,7 @@ from bench.strategies import TASKS, WAYS, Done, Script, Task, _summary, lines, q
 from stepagent.planning.plan import make_plan
 from stepagent.planning.reading import read_as
 from stepagent.planning.revising import PlanDraft
-from stepagent.planning.words import ANSWER, MAKE_PLAN, REVIEW
+from stepagent.planning.words import MAKE_PLAN, REVIEW, answering
 from tests.scripted_replies import Reply
 
 SCRIPT = Script()
@@ -52,7 +52,7 @@ def test_both_ways_ask_for_the_same_calls_in_the_same_layers(task: Task) -> None
 def test_plan_is_kept_when_it_is_looked_at_and_answered_from_in_the_end() -> None:
     task = TASKS[0]
     kept = asked(task, {"role": "user", "content": REVIEW.format(plan="x")})
-    answered = asked(task, {"role": "user", "content": ANSWER.format(plan="x", why="")})
+    answered = asked(task, {"role": "user", "content": answering(make_plan(the_plan(task).steps, 12), question(task))})
     assert ('"add": []' in kept.text, answered.text) == (True, "Done.")
 
 

@@ -87,6 +87,28 @@ def test_run_at_the_top_is_told_when_an_agent_below_asked() -> None:
     assert "End of run_top." in shown
 
 
+def test_run_is_waited_for_while_it_has_yet_to_take_its_answer() -> None:
+    class TakesItLater(Waiting):
+        def read_run(self, run_id: str) -> dict[str, Any]:
+            run = super().read_run(run_id)
+            taken = self.runs_read.count(run_id) > 1
+            return run if taken else {**run, "status": "waiting", "interactions": ["i1"]}
+
+    api = TakesItLater()
+    run = wait_for_rest(api, "run_1", "i1", sleep=lambda _: None)
+    assert (run["status"], len(api.runs_read)) == ("completed", 2)
+
+
+def test_run_is_not_waited_for_when_it_waits_for_another_answer() -> None:
+    class AsksAgain(Waiting):
+        def read_run(self, run_id: str) -> dict[str, Any]:
+            return {**super().read_run(run_id), "status": "waiting", "interactions": ["i2"]}
+
+    api = AsksAgain()
+    assert wait_for_rest(api, "run_1", "i1", sleep=lambda _: None)["interactions"] == ["i2"]
+    assert len(api.runs_read) == 1
+
+
 @pytest.mark.parametrize("number", ["0", "2", "x", "²"])
 def test_number_is_asked_for_again_when_there_is_no_such_question(number: str) -> None:
     api = Waiting(question(1))
@@ -142,7 +164,7 @@ def test_run_is_left_to_itself_when_it_works_longer_than_the_patience() -> None:
             return {**super().read_run(run_id), "status": "running"}
 
     api, slept = Working(), list[float]()
-    assert wait_for_rest(api, "run_1", slept.append, patience_s=1)["status"] == "running"
+    assert wait_for_rest(api, "run_1", sleep=slept.append, patience_s=1)["status"] == "running"
     assert len(api.runs_read) == len(slept) + 1 == 5
 
 

@@ -263,6 +263,18 @@ def test_answer_is_the_turn_behind_the_last_step() -> None:
     assert "[done] a. Title a" in running.model.asked[-1].closing
 
 
+def test_model_that_answers_reads_the_question_again_and_of_what_is_undone_only_where_something_is() -> None:
+    running = over(said("Here it is."))
+    running.take()
+    assert running.model.asked[-1].closing.endswith("results of its steps. What the person asked: A large task.")
+    running = begun(a_step("a"), replies=[said("Not possible.")], max_revisions=0)
+    for _ in range(2):
+        running.end("a")
+        running.take()
+    running.take()
+    assert "Say what could not be done. What the person asked:" in running.model.asked[-1].closing
+
+
 def test_answer_has_the_form_that_is_wanted_and_a_plan_its_own() -> None:
     running = Running(planned(a_step("a")), said('{"n": 1}'))
     running.run = running.run.model_copy(

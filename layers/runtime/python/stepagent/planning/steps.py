@@ -98,7 +98,7 @@ def step_agent(run: Run, call: Call, entries: Sequence[Message | Call], moment: 
 
 def step_message(call: Call, entries: Sequence[Message | Call], tried: Sequence[Call] = ()) -> UserMessage:
     """What that agent is told: its task, with the images and files of the question, and what an earlier try called."""
-    question, task = _question(entries), str(call.arguments["task"])
+    question, task = question_in(entries), str(call.arguments["task"])
     if tried:
         task += _TRIED.format(calls="\n\n".join(map(_tried, tried)))
     return UserMessage(text=task, images=question.images, files=question.files)
@@ -116,7 +116,7 @@ def _tried(call: Call) -> str:
 
 
 def _task(plan: Plan, step: Step, entries: Sequence[Message | Call]) -> str:
-    question = _question(entries).text
+    question = question_in(entries).text
     asked = _TASK.format(title=step.title, description=step.description, question=_cut(question, _SHOWN_QUESTION_CHARS))
     results = {entry.call_id: entry for entry in entries if isinstance(entry, Call)}
     before = [f"{each.title}:\n{fenced(_result(each, results))}" for each in map(plan.step, step.depends_on)]
@@ -137,6 +137,6 @@ def _cut(text: str, most: int, kept_bytes: int | None = None) -> str:
     return f"{text[:most]}… (cut here; {size} in all)"
 
 
-def _question(entries: Sequence[Message | Call]) -> UserMessage:
+def question_in(entries: Sequence[Message | Call]) -> UserMessage:
     """What the person asked last."""
     return next(entry for entry in reversed(entries) if isinstance(entry, UserMessage))

@@ -17,7 +17,7 @@ from stepagent.planning.confirming import Confirmation, read_confirmation
 from stepagent.planning.plan import Plan, PlannedStep, StepStatus, begun, in_lines, make_plan, settled
 from stepagent.planning.reading import read_as
 from stepagent.planning.revising import PlanDraft, PlanUpdate, replaced, updated
-from stepagent.planning.steps import confirm_call, reference, step_calls, to_tool_call
+from stepagent.planning.steps import confirm_call, question_in, reference, step_calls, to_tool_call
 from stepagent.runs import Call, Decision, Failure, Run, StopReason, TurnRecord
 from stepagent.turn import agent_words, answer, close, request_of, run_turn
 from stepagent.usable import Ask, ask_until_usable, in_form, read_reply
@@ -193,8 +193,7 @@ def _answer(run: Run, turn: int, entries: Sequence[Message | Call], ask: Ask, bo
     assert plan is not None  # it was carried out
     if bound is None and plan.having(StepStatus.BLOCKED) and _is_out_of_revisions(run, plan):
         bound = _OUT_OF_REVISIONS
-    template = words.ANSWER_BOUND if bound else words.ANSWER
-    closing = template.format(plan=words.standing(plan), why=bound.to_model if bound else "")
+    closing = words.answering(plan, question_in(entries).text, bound.to_model if bound else "")
     request = request_of(run, entries, agent_words(run), run.agent.answer_form)._replace(closing=closing)
     reply = in_form(request, ask(request) if bound else ask_until_usable(ask, request), ask)
     if bound is None and not (reply.text.strip() or reply.refusal):
