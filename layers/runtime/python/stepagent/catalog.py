@@ -102,13 +102,16 @@ def _row(path: Path, kind: RowKind) -> FileRow:
         digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()
     except ValidationError as error:
         raise _wrong(file, problems(error)) from error
+    except yaml.MarkedYAMLError as error:
+        place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise _wrong(file, f"{error.problem}{place}") from error
     except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
         raise _wrong(file, str(error)) from error
     return FileRow(file, digest, spec)
 
 
 def _wrong(file: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{file} is not right: {why}.")
+    return ConfigurationError(f"catalog/{file} is not right: {why}.")
 
 
 def _no_such_agent(name: str) -> NotFound:

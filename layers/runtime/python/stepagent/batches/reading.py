@@ -62,7 +62,8 @@ def _of_json(line: bytes, number: int) -> CopiedInput:
     try:
         content = from_json(line, allow_inf_nan=False)
     except ValueError as error:
-        return CopiedInput(id=str(number), line=number, problem=f"The line is not valid JSON: {error}.")
+        problem = f"The line is not valid JSON, in which a text stands in quotes: {error}."
+        return CopiedInput(id=str(number), line=number, problem=problem)
     if isinstance(content, str):
         content = {"input": content}
     if not isinstance(content, dict):
