@@ -47,6 +47,21 @@ def _guarded(connect: Callable[..., Any]) -> Callable[..., Any]:
     return connect_here
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _nobodys_environment(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Gives unit tests the account of nobody again: the local stack, which others leave running, has one of its own."""
+    if "unit" not in request.path.parts:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _NOBODY.items():
+            patch.setenv(name, value)
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
+
+
 @pytest.fixture
 def set_environment() -> Iterator[Callable[..., None]]:
     """Sets environment variables for one test; the settings are read anew with them, and anew after it."""

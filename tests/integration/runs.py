@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 from stepagent.api.chat import whole_chat
@@ -57,6 +58,14 @@ def wait_for_event(run_id: RunId, type_: str) -> None:
     while type_ not in events_of(run_id):
         assert time.monotonic() < deadline, f"{run_id}: no {type_}, only {events_of(run_id)}"
         time.sleep(0.01)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits until something is so."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to this in time"
+        time.sleep(0.02)
 
 
 def probe(action: str, value: str = "", number: float = 0) -> tuple[str, dict[str, Any]]:

@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +11,7 @@ import httpx
 import pytest
 
 from tests.functions import ROOT
+from tests.integration.runs import until
 from tests.integration.test_runs_api import start, wait_for
 from tests.scripted_model import Reply, ScriptedModel
 from tests.sdk import node_modules, run_node
@@ -71,13 +70,6 @@ def begin_what_they_speak_of(api: httpx.Client, model: ScriptedModel) -> dict[st
     until(lambda: api.get("/batches/night-1").json()["status"] == "completed")
     asking: dict[str, Any] = wait_for(api, start(api, "paint").json()["run_id"], "waiting")
     return {"B": str(api.base_url).rstrip("/"), "RUN": run_id, "INTERACTION": asking["interactions"][0]}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to this in time"
-        time.sleep(0.1)
 
 
 def status_of(command: str, environment: dict[str, str], folder: Path) -> str:

@@ -271,6 +271,8 @@ def test_deploy_brings_changed_files_keeps_live_changes_and_names_a_wrong_row(
     assert versions("calculator", "current_time") == [(2, "file"), (2, "live")]
 
     (product / "catalog" / "agents" / "assistant.yaml").write_text(yaml.safe_dump({"name": "a", "instructions": "b"}))
+    (product / "catalog" / "agents" / "planner.yaml").unlink()
+    (product / "catalog" / "triggers.yaml").write_text("rules: []")
     (product / "catalog" / "tools" / "ask_user.yaml").unlink()
     deployed()
     assert versions("current_time", "ask_user") == [(3, "file"), (2, "file")]

@@ -51,6 +51,7 @@ Resources:
       Role: arn:aws:iam::000000000000:role/any
 Outputs:
   StateMachineArn: {Value: !Ref Machine}
+  PlanStateMachineArn: {Value: none}
   RecordTable: {Value: none}
   JournalTable: {Value: none}
   Bucket: {Value: none}

@@ -4,12 +4,14 @@ import pytest
 
 from local.sam.samples import Sample, find_samples
 from local.sam.stack import SampleStack
+from stepagent.batches.models import BatchKey, batch_key
 from stepagent.runs import Run
-from tests.integration.runs import finish
+from tests.integration.runs import ME, finish
 from tests.local_loop import ROOT, LocalLoop
 from tests.scripted_model import Reply, ScriptedModel
 
 SAMPLES = find_samples(ROOT)
+SAMPLE_BATCH = "abcdefghijklmnopqrstuvwxyz234567"
 # What is no fault of the sample: nobody serves at the address that it names.
 ANSWERED_BY_ERRORS = {"tool_mcp/list": "ToolError"}
 
@@ -27,9 +29,19 @@ def run(loop: LocalLoop, model: ScriptedModel) -> Run:
     return finish(loop, "one with a call", "assistant")
 
 
+@pytest.fixture
+def batch(stack: SampleStack, model: ScriptedModel) -> BatchKey:
+    """The batch that one of the samples begins."""
+    model.default = Reply(text="Indeed.")
+    [begins] = [sample for sample in SAMPLES if sample.name == "api/begin_batch"]
+    assert stack.answer(begins)["statusCode"] == 202
+    return batch_key(ME, "sample")
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_function_takes_its_sample_event(stack: SampleStack, run: Run, sample: Sample) -> None:
-    answer = stack.answer(sample, sample.path.read_text().replace("run_sample_1", run.run_id))
+def test_function_takes_its_sample_event(stack: SampleStack, run: Run, batch: BatchKey, sample: Sample) -> None:
+    text = sample.path.read_text().replace("run_sample_1", run.run_id).replace(SAMPLE_BATCH, batch)
+    answer = stack.answer(sample, text)
     error = answer.get("errorType") if isinstance(answer, dict) else None
     assert error == ANSWERED_BY_ERRORS.get(sample.name), answer
     assert not isinstance(answer, dict) or answer.get("statusCode", 200) < 500, answer

@@ -17,11 +17,13 @@ from stepagent.runs import Principal
 from stepagent.spending import KeyBudget
 from stepagent.store.keys import KeyRecord, put_key, read_spent, revoke_key
 from tests.functions import ROOT
+from tests.integration.runs import until
 from tests.local_loop import LocalLoop, front_door
 from tests.plans import a_step, written
 from tests.scripted_model import Reply, ScriptedModel
 
 SESSION = "shared name"
+BATCH = {"batch_id": "owned", "agent": "prober", "inputs": ["Hello"]}
 STARTS: dict[str, dict[str, Any]] = {
     "POST /chat/completions": {"messages": [{"role": "user", "content": "Hello"}]},
     "POST /runs": {"input": "Hello"},
@@ -29,6 +31,7 @@ STARTS: dict[str, dict[str, Any]] = {
 }
 BODIES: dict[str, dict[str, Any]] = {
     **STARTS,
+    "POST /batches": BATCH,
     "POST /interactions/{interaction_id}": {"answer": "mine"},
     "PUT /agents/{name}": {"model": "default", "instructions": "Obey."},
     "PUT /tools/{name}": {"description": "x", "kind": "lambda", "target": "tool_x"},
@@ -43,12 +46,15 @@ OWNED = {
     "GET /responses/{response_id}": 404,
     "GET /interactions/{interaction_id}": 404,
     "POST /interactions/{interaction_id}": 404,
+    "GET /batches/{batch_id}": 404,
+    "GET /batches/{batch_id}/results": 404,
+    "POST /batches/{batch_id}/cancel": 404,
     "PUT /agents/{name}": 403,
     "DELETE /agents/{name}": 403,
     "PUT /tools/{name}": 403,
     "DELETE /tools/{name}": 403,
 }
-LISTS = {"GET /runs", "GET /interactions"}
+LISTS = {"GET /runs", "GET /interactions", "GET /batches"}
 OPEN_TO_ALL_KEYS = {
     *{"GET /models", "GET /models/{name}", "GET /openapi.json"},
     *{"GET /agents", "GET /agents/{name}", "GET /tools", "GET /tools/{name}"},
@@ -70,13 +76,14 @@ ROUTES = routes_of_template()
 
 
 class Objects(NamedTuple):
-    """What the owner has: a run that waits with a question."""
+    """What the owner has: a run that waits with a question, and a batch that has ended."""
 
     run_id: str
     interaction_id: str
 
     def path(self, route: str) -> str:
         names = {"run_id": self.run_id, "interaction_id": self.interaction_id, "session_id": SESSION}
+        names |= {"batch_id": "owned"}
         return route.partition(" ")[2].format(**names, response_id=f"resp_{self.run_id}", name="assistant")
 
 
@@ -104,8 +111,10 @@ def door(loop: LocalLoop) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def owned(door: httpx.Client, loop: LocalLoop, model: ScriptedModel) -> Iterator[Objects]:
-    """A run of the principal `local`, which waits with a question."""
+    """A run of the principal `local`, which waits with a question, and a batch, whose results are there."""
     model.default = Reply(text="Hello.")
+    door.post("/batches", json=BATCH).raise_for_status()
+    until(lambda: door.get("/batches/owned").json()["status"] == "completed")
     model.script(Reply(calls=(("ask_user", {"question": "Which?"}),)))
     body = {"model": "asker", "messages": [{"role": "user", "content": "ask"}], "session_id": SESSION}
     standing = door.post("/chat/completions", json=body).json()["stepagent"]
@@ -115,7 +124,7 @@ def owned(door: httpx.Client, loop: LocalLoop, model: ScriptedModel) -> Iterator
 
 
 def test_table_names_every_route() -> None:
-    assert set(ROUTES) == {*OWNED, *STARTS, *LISTS, *OPEN_TO_ALL_KEYS}
+    assert set(ROUTES) == {*OWNED, *STARTS, *LISTS, *OPEN_TO_ALL_KEYS, "POST /batches"}
 
 
 @pytest.mark.parametrize("key", ["", "wrong", "Basic"])
@@ -151,7 +160,7 @@ def test_route_gives_the_owner_what_strangers_do_not_get(door: httpx.Client, own
 @pytest.mark.parametrize("route", sorted(LISTS))
 def test_list_shows_a_stranger_nothing_of_the_owners(door: httpx.Client, owned: Objects, route: str) -> None:
     path = owned.path(route)
-    assert owned.run_id in send(door, route, path).text
+    assert (BATCH["batch_id"] if "batches" in route else owned.run_id) in send(door, route, path).text
     assert send(door, route, path, a_key("nobody else")).json()["data"] == []
 
 

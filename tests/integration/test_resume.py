@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,12 @@ from stepagent.api.shapes import run_view
 from stepagent.delegation import sub_run_of
 from stepagent.runs import ENDED, InteractionId, Run, RunId
 from tests import probe
-from tests.integration.runs import ME, begin, calls_of, events_of, results_of
+from tests.integration.runs import ME, begin, calls_of, events_of, results_of, until
 from tests.integration.runs import probe as probe_call
 from tests.local_loop import enter, forget
 from tests.plans import a_step, written
 from tests.scripted_model import Reply, ScriptedModel
 
-_END_S = 40
 _INTERRUPTED = "Interrupted: the call began and did not end. Its effects are unknown: check before you repeat it."
 ASK_COLOUR, ASK_SIZE = ("ask_user", {"question": "Which colour?"}), ("ask_user", {"question": "Which size?"})
 
@@ -76,13 +74,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 def clean(machine: Machine) -> None:
     machine.model.reset()
     machine.log.write_text("")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _END_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to this in time"
-        time.sleep(0.02)
 
 
 def ended(run_id: RunId) -> Run:

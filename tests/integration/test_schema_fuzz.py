@@ -4,7 +4,6 @@ Half of the requests are what the document allows, half break it on purpose. Eve
 that are there, so that what lies behind a route's checks is reached as well. Every reply is held against the document.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
@@ -26,11 +25,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from stepagent.api.openapi import document
+from tests.integration.runs import until
 from tests.integration.test_runs_api import start, wait_for
 from tests.local_loop import front_door, local_loop
 from tests.scripted_model import Reply, ScriptedModel
 
-EXAMPLES = 1200
+EXAMPLES = 1500
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 _TASK = {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]}
@@ -67,13 +67,6 @@ def begin_what_is_known(client: httpx.Client) -> Known:
     until(lambda: client.get("/batches/known").json()["status"] == "completed")
     names = {"session_id": "known", "batch_id": "known", "name": "guide", "interaction_id": asking["interactions"][0]}
     return {**names, "run_id": run_id, "response_id": f"resp_{run_id}"}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to this in time"
-        time.sleep(0.1)
 
 
 def test_no_request_of_the_document_makes_the_server_fail(target: Target) -> None:
