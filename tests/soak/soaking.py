@@ -43,7 +43,7 @@ class Report:
     faults: dict[str, int]
     verdicts: Sequence[Verdict]
     wrong: Sequence[str]  # beside those of single tasks
-    running: int  # executions that did not end
+    waiting_on: int  # executions of runs that have ended, which end when their state's time is over
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -51,8 +51,7 @@ class Report:
 
     @property
     def lost(self) -> list[str]:
-        dead = [f"{self.running} executions run on"] if self.running else []
-        return [*(what for verdict in self.verdicts for what in verdict.lost), *dead]
+        return [what for verdict in self.verdicts for what in verdict.lost]
 
     @property
     def duplicated(self) -> list[str]:
@@ -82,14 +81,14 @@ def soak(folder: Path, plan: Plan, faults: Faults, show: Callable[[Progress], No
         with _while_it_goes_on(lambda: _look(stack, peak, progress, show)):
             with disturbed(stack, traffic, faults):
                 _play(traffic, tasks, plan, progress)
-            running = _settled(stack.loop)
+            waiting_on = _settled(stack.loop)
         took_s = time.monotonic() - began
         effects = Counter(stack.effects.read_text().splitlines())
         with ThreadPoolExecutor(8) as pool:
             verdicts = list(pool.map(lambda task: judge(task, effects), tasks))
         counts = {**faults.counts, **count_clocks(stack.clocks)}
         wrong = [*traffic.wrong, *stack.broken]
-    return Report(plan, took_s, peak[0], counts, verdicts, wrong, running)
+    return Report(plan, took_s, peak[0], counts, verdicts, wrong, waiting_on)
 
 
 def _play(traffic: Traffic, tasks: Sequence[Task], plan: Plan, progress: Progress) -> None:
