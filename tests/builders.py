@@ -1,11 +1,11 @@
-"""Runs, tools, calls and replies with whatever a test does not care about filled in."""
+"""Runs, tools, calls and replies with whatever a test does not care about filled in, and a model that gives them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from stepagent.agents import AgentSpec, Limits
 from stepagent.interactions import Interaction
-from stepagent.llm.reply import Reply, RequestedCall
+from stepagent.llm.reply import ModelRequest, Reply, RequestedCall
 from stepagent.messages import CallId
 from stepagent.questions import Question, TextQuestion
 from stepagent.runs import Call, CallResult, CallStatus, Principal, Run, RunId
@@ -21,6 +21,21 @@ SEARCH_SCHEMA: dict[str, Any] = {
     "required": ["q"],
     "additionalProperties": False,
 }
+
+
+class ListedModel:
+    """Gives or raises its replies one after the other and keeps what it was asked. Stands for `Ask`."""
+
+    def __init__(self, *replies: Reply | Exception) -> None:
+        self.asked: list[ModelRequest] = []
+        self._replies = list(replies)
+
+    def __call__(self, request: ModelRequest) -> Reply:
+        self.asked.append(request)
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
 
 def a_tool(name: str = "search", **changes: Any) -> ToolSpec:

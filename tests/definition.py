@@ -58,6 +58,17 @@ def targets(state: Json) -> list[str]:
     return [*found, state["Default"]] if "Default" in state else found
 
 
+def reached(scope: Scope) -> set[str]:
+    """The names that are led to from where a scope starts, whether or not there are such states."""
+    found, ahead = set[str](), [scope.start]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += targets(scope.states[name])
+    return found
+
+
 @dataclass
 class Execution:
     """Walks the definition; `answer` stands for the functions: the name of the task and its payload to its result."""

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from stepagent.ending import execution_ended, finalize
+from stepagent.executions import EndedExecution
 from stepagent.observe import observed
 
 
@@ -13,14 +14,6 @@ class FailedRun(BaseModel):
 
     run_id: str
     error: str
-
-
-class EndedExecution(BaseModel):
-    """From EventBridge; only some ends have an error."""
-
-    name: str = Field(validation_alias=AliasPath("detail", "name"))
-    status: str = Field(validation_alias=AliasPath("detail", "status"))
-    error: str | None = Field(None, validation_alias=AliasPath("detail", "error"))
 
 
 _event: TypeAdapter[FailedRun | EndedExecution] = TypeAdapter(FailedRun | EndedExecution)
@@ -32,5 +25,5 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
         case FailedRun() as failed:
             finalize(failed.run_id, failed.error)
         case EndedExecution() as ended:
-            execution_ended(ended.name, ended.error or ended.status)
+            execution_ended(ended.name, ended.why)
     return {}

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from stepagent.batches.finishing import batch_execution_ended, finish_batch
 from stepagent.batches.models import BatchKey, BatchStatus
+from stepagent.executions import EndedExecution
 from stepagent.observe import observed
 
 
@@ -14,14 +15,6 @@ class BatchToFinish(BaseModel):
 
     batch: BatchKey
     error: str = ""
-
-
-class EndedExecution(BaseModel):
-    """From EventBridge; only some ends have an error."""
-
-    name: str = Field(validation_alias=AliasPath("detail", "name"))
-    status: str = Field(validation_alias=AliasPath("detail", "status"))
-    error: str | None = Field(None, validation_alias=AliasPath("detail", "error"))
 
 
 _event: TypeAdapter[BatchToFinish | EndedExecution] = TypeAdapter(BatchToFinish | EndedExecution)
@@ -35,5 +28,5 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:
             failed = batch.status is BatchStatus.FAILED
             return {"error": batch.failure.code if failed and batch.failure else ""}
         case EndedExecution() as ended:
-            batch_execution_ended(ended.name, ended.error or ended.status)
+            batch_execution_ended(ended.name, ended.why)
     return {}

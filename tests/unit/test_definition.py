@@ -14,7 +14,7 @@ from stepagent.agents import MAX_CALLS_PER_TURN
 from stepagent.messages import CallId
 from stepagent.runs import CallRef, Decision, RunKey, SessionKey
 from stepagent.store.table import Refused
-from tests.definition import PATH, Execution, Json, TaskFailed, all_states, definition, scopes, targets
+from tests.definition import PATH, Execution, Json, TaskFailed, all_states, definition, reached, scopes, targets
 
 RUN_ID = RunKey(SessionKey("a" * 32), 999_999).run_id
 START = {"run_id": RUN_ID, "turn": 1}
@@ -40,13 +40,7 @@ def test_every_transition_leads_to_a_state_of_its_scope(scope: Any) -> None:
 
 @pytest.mark.parametrize("scope", list(scopes()), ids=lambda scope: scope.start)
 def test_every_state_can_be_reached(scope: Any) -> None:
-    reached, ahead = set[str](), [scope.start]
-    while ahead:
-        name = ahead.pop()
-        if name not in reached:
-            reached.add(name)
-            ahead += targets(scope.states[name])
-    assert reached == set(scope.states)
+    assert reached(scope) == set(scope.states)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -9,7 +9,7 @@ import pytest
 from stepagent.messages import CallId
 from stepagent.planning.plan import MAX_STEPS
 from stepagent.runs import CallRef, Decision, RunKey, SessionKey
-from tests.definition import PLAN_PATH, Execution, Json, TaskFailed, all_states, definition, scopes, targets
+from tests.definition import PLAN_PATH, Execution, Json, TaskFailed, all_states, definition, reached, scopes
 
 RUN_ID = RunKey(SessionKey("a" * 32), 999_999).run_id
 START = {"run_id": RUN_ID, "turn": 1}
@@ -56,13 +56,7 @@ def walk(*decisions: tuple[str, int], fail: str = "") -> tuple[Execution, Functi
 
 @pytest.mark.parametrize("scope", list(scopes(definition(PLAN_PATH))), ids=lambda scope: scope.start)
 def test_every_state_can_be_reached_and_every_transition_leads_to_one(scope: Any) -> None:
-    reached, ahead = set[str](), [scope.start]
-    while ahead:
-        name = ahead.pop()
-        if name not in reached:
-            reached.add(name)
-            ahead += targets(scope.states[name])
-    assert reached == set(scope.states)
+    assert reached(scope) == set(scope.states)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -10,7 +10,7 @@ from stepagent.agents import Limits, PlanSpec
 from stepagent.answer_form import AnswerForm
 from stepagent.errors import ModelBusy
 from stepagent.history import to_messages
-from stepagent.llm.reply import ModelRequest, Reply
+from stepagent.llm.reply import Reply
 from stepagent.messages import Message, UserMessage
 from stepagent.planning.plan import MAX_STEPS, PlannedStep
 from stepagent.planning.steps import step_agent, step_message
@@ -18,25 +18,10 @@ from stepagent.planning.turn import run_plan_turn
 from stepagent.planning.words import PLAN_FORM, told_plan
 from stepagent.runs import Call, CallResult, CallStatus, RunStatus, StopReason, TurnRecord
 from stepagent.usage import Usage
-from tests.builders import NOON, a_run, said
+from tests.builders import NOON, ListedModel, a_run, said
 from tests.plans import DIAMOND, a_step, written
 
 QUESTION = UserMessage(text="A large task.", images=("https://example.org/a.png",))
-
-
-class ListedModel:
-    """Gives or raises its replies one after the other and keeps what it was asked. Stands for `Ask`."""
-
-    def __init__(self, *replies: Reply | Exception) -> None:
-        self.asked: list[ModelRequest] = []
-        self._replies = list(replies)
-
-    def __call__(self, request: ModelRequest) -> Reply:
-        self.asked.append(request)
-        reply = self._replies.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
 
 class Running:

@@ -17,25 +17,10 @@ from stepagent.runs import Call, CallKey, CallStatus, RunStatus, StopReason, Tur
 from stepagent.tool_specs import ToolSpec
 from stepagent.turn import MAX_RECORDED_CALLS, run_turn
 from stepagent.usage import Usage
-from tests.builders import a_call, a_done_call, a_run, a_tool, call_id, said
+from tests.builders import ListedModel, a_call, a_done_call, a_run, a_tool, call_id, said
 
 QUESTION = UserMessage(text="What is new?")
 SEARCH = ("search", '{"q": "news"}')
-
-
-class ListedModel:
-    """Gives or raises its replies one after the other and keeps what it was asked. Stands for `Ask`."""
-
-    def __init__(self, *replies: Reply | Exception) -> None:
-        self.asked: list[ModelRequest] = []
-        self._replies = list(replies)
-
-    def __call__(self, request: ModelRequest) -> Reply:
-        self.asked.append(request)
-        reply = self._replies.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
 
 def first_turn(*replies: Reply, limits: Limits | None = None, tools: Sequence[ToolSpec] = ()) -> TurnRecord:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import boto3
+from pydantic import AliasPath, BaseModel, Field
 
 from stepagent.errors import NotFound, RecordUnavailable, ToolError
 from stepagent.runs import Run, RunId
@@ -19,6 +20,18 @@ LOST = "LOST"  # a status beside those of the service
 SERVICE_RESTART = "States.ServiceRestart"  # the error of executions that the service lost
 _NOTHING_LEFT = {"kind": "none"}
 TRANSIENT = frozenset({"ThrottlingException", "ExecutionLimitExceeded", "ServiceUnavailable", "InternalFailure"})
+
+
+class EndedExecution(BaseModel):
+    """That an execution ended, as EventBridge tells it; only some ends have an error."""
+
+    name: str = Field(validation_alias=AliasPath("detail", "name"))
+    status: str = Field(validation_alias=AliasPath("detail", "status"))
+    error: str | None = Field(None, validation_alias=AliasPath("detail", "error"))
+
+    @property
+    def why(self) -> str:
+        return self.error or self.status
 
 
 @cache
