@@ -314,5 +314,5 @@ def test_task_token_leaves_the_server_in_no_event_and_no_reply(loop: LocalLoop, 
     question = reply["stepagent"]["interactions"][0]["interaction_id"]
     stored = dynamodb().get_item(TableName=loop.stack.record_table, Key=question_key(question))["Item"]
     events = dynamodb().scan(TableName=loop.stack.journal_table)["Items"]
-    token = stored["task_token"]["S"]
+    [token] = stored["task_tokens"]["SS"]
     assert token not in json.dumps([reply, events], default=str)

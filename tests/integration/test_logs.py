@@ -39,7 +39,7 @@ def task_tokens() -> set[str]:
     """Those that the record knows, used or not."""
     pages = dynamodb().get_paginator("scan").paginate(TableName=settings().record_table)
     items = [unmarshal(item) for page in pages for item in page["Items"]]
-    return {str(item["task_token"]) for item in items if "task_token" in item}
+    return {token for item in items for token in item.get("task_tokens", ())}
 
 
 @pytest.fixture(scope="module")

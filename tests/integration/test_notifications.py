@@ -109,7 +109,8 @@ def test_bus_hears_neither_arguments_nor_the_task_token_when_a_call_waits_for_ap
     stored = dynamodb().get_item(TableName=loop.stack.record_table, Key=question_key(question))["Item"]
     assert required["description"] == "May guarded run?"
     assert SECRET not in json.dumps(listener.heard)
-    assert stored["task_token"]["S"] not in json.dumps(listener.heard)
+    [token] = stored["task_tokens"]["SS"]
+    assert token not in json.dumps(listener.heard)
     answer(question, ME, "reject")
 
 

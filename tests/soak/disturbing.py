@@ -128,5 +128,5 @@ def _of_call(run: Run, call: Call) -> Iterator[Invocation]:
     if call.kind == "lambda":
         yield "call invoked again", "tool_probe", named
     elif call.is_run and (delegation := find_delegation(execution_name(run, call))):
-        token = {"task_token": delegation.task_token}
-        yield "call of an agent invoked again", "StartWorkflowFunction", {**named, **token}
+        for token in delegation.task_tokens:
+            yield "call of an agent invoked again", "StartWorkflowFunction", {**named, "task_token": token}

@@ -40,7 +40,6 @@ def _figures(report: Report) -> dict[str, Any]:
         "ended": ended,
         "failures": "; ".join(f"{number} x {what}" for what, number in failures.most_common()) or "none",
         "calls": sum(verdict.calls for verdict in report.verdicts),
-        "executions that wait on behind an ended run": report.waiting_on,
         "told to be unknown": sum(verdict.unknown for verdict in report.verdicts),
         **{f"fault: {kind}": number for kind, number in sorted(report.faults.items())},
     }

@@ -43,7 +43,7 @@ class Report:
     faults: dict[str, int]
     verdicts: Sequence[Verdict]
     wrong: Sequence[str]  # beside those of single tasks
-    waiting_on: int  # executions of runs that have ended, which end when their state's time is over
+    waiting_on: Sequence[str]  # executions that run on behind runs that have ended, and in which state
 
     @property
     def statuses(self) -> dict[str, int]:
@@ -51,7 +51,8 @@ class Report:
 
     @property
     def lost(self) -> list[str]:
-        return [what for verdict in self.verdicts for what in verdict.lost]
+        """Also executions that wait behind ended runs: what they wait for never comes."""
+        return [*(what for verdict in self.verdicts for what in verdict.lost), *self.waiting_on]
 
     @property
     def duplicated(self) -> list[str]:
@@ -106,20 +107,26 @@ def _play(traffic: Traffic, tasks: Sequence[Task], plan: Plan, progress: Progres
         list(pool.map(play, tasks))
 
 
-def _settled(loop: LocalLoop) -> int:
-    """The number of executions that run on after a while."""
+def _settled(loop: LocalLoop) -> list[str]:
+    """The executions that run on after a while, and what each has entered last."""
     client, deadline = loop.client("stepfunctions"), time.monotonic() + _SETTLE_S
     machines = (loop.stack.state_machine_arn, loop.stack.plan_state_machine_arn)
     while True:
-        running = sum(len(_running(client, arn)) for arn in machines)
+        running = [execution for arn in machines for execution in _running(client, arn)]
         if not running or time.monotonic() > deadline:
-            return running
+            return [f"{each['name']} waits in {_last_state(client, each['executionArn'])}" for each in running]
         time.sleep(0.5)
 
 
 def _running(client: Any, arn: str) -> list[Any]:
     found: list[Any] = client.list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
     return found
+
+
+def _last_state(client: Any, arn: str) -> str:
+    events = client.get_execution_history(executionArn=arn, maxResults=1000)["events"]
+    names = [event["stateEnteredEventDetails"]["name"] for event in events if "stateEnteredEventDetails" in event]
+    return names[-1] if names else "no state"
 
 
 def _outputs(loop: LocalLoop) -> dict[str, str]:

@@ -237,12 +237,12 @@ def test_call_asks_nothing_when_its_tool_began(loop: Loop) -> None:
         ask(RUN_ID, call.call_id, "token")
 
 
-def test_answer_goes_to_the_newest_token_when_the_state_was_entered_anew(loop: Loop) -> None:
+def test_answer_goes_to_every_token_when_the_state_was_entered_anew(loop: Loop) -> None:
     begun(call := a_question())
     question = asked(loop, call, token="old")
     assert asked(loop, call, token="new") == question
     answer(question, OWNER, "blue")
-    assert loop.sent == [("new", NOTHING)]
+    assert sorted(loop.sent) == [("new", NOTHING), ("old", NOTHING)]
 
 
 def test_question_is_told_again_when_the_state_was_entered_anew(loop: Loop) -> None:
@@ -270,10 +270,11 @@ def test_one_question_is_asked_when_two_requests_enter_the_state_at_once(
     assert require_run(RUN_ID).pending == (question,)
 
 
-def test_followers_are_told_that_an_answer_came_too_late(loop: Loop) -> None:
+def test_followers_are_told_that_an_answer_came_too_late(loop: Loop, at: Callable[[float], None]) -> None:
     begun(call := a_question())
     question = asked(loop, call)
     loop.waiting.clear()
+    at(58)
     with pytest.raises(Expired):
         answer(question, OWNER, "blue")
     assert [event.data.get("status", event.data.get("is_error")) for event in events()[-2:]] == ["expired", True]
@@ -407,10 +408,23 @@ def test_reading_and_listing_change_nothing(loop: Loop) -> None:
 # ---- answered in bad moments
 
 
-def test_answer_is_taken_back_when_the_loop_waits_no_longer(loop: Loop) -> None:
+@pytest.mark.parametrize("call", [a_question(), an_approval()])
+def test_answer_stands_when_the_function_died_that_asked_and_its_state_is_entered_again(loop: Loop, call: Call) -> None:
+    begun(call)
+    question = asked(loop, call, token="first")
+    loop.waiting.clear()
+    assert answer(question, OWNER, "approve").status == "answered"
+    ask(RUN_ID, call.call_id, "first")  # the request that died may arrive late
+    assert read_interaction(question, OWNER).status == "answered"
+    asked(loop, call, token="second")
+    assert (loop.waiting, require_run(RUN_ID).pending) == (set(), ())
+
+
+def test_answer_is_taken_back_when_the_loop_waits_no_longer(loop: Loop, at: Callable[[float], None]) -> None:
     begun(call := a_question())
     question = asked(loop, call)
     loop.waiting.clear()
+    at(58)
     for _ in range(2):
         with pytest.raises(Expired):
             answer(question, OWNER, "blue")
@@ -616,10 +630,11 @@ def test_second_decision_is_a_conflict_when_it_is_another(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("given", ["approve", "reject: no", {"decision": "edit", "arguments": {"q": "y"}}])
-def test_decision_that_comes_too_late_lets_nothing_run(loop: Loop, given: Answer) -> None:
+def test_decision_that_comes_too_late_lets_nothing_run(loop: Loop, at: Callable[[float], None], given: Answer) -> None:
     run = begun(call := an_approval())
     question = asked(loop, call)
     loop.waiting.clear()
+    at(58)
     with pytest.raises(Expired):
         answer(question, OWNER, given)
     found = standing(call)

@@ -13,7 +13,7 @@ from stepagent.llm.registry import MODELS_FILE
 from stepagent.runs import CallAddress, CallStatus, Decision, RunId
 from stepagent.store import modes
 from stepagent.store.calls import load_call
-from stepagent.store.delegations import Delegation, put_delegation
+from stepagent.store.delegations import note_waiting
 from stepagent.think import think
 from stepagent.tools.execution import execute
 from tests.builders import RUN_ID, a_call, a_run, a_tool
@@ -86,7 +86,7 @@ def called_agent(monkeypatch: pytest.MonkeyPatch) -> RunId:
     call = a_call(name="helper", kind="agent", arguments={"task": "find it"})
     caller = begin(a_run(a_tool("helper", kind="agent", target="aide")), call)
     here, run_id = CallAddress(run_id=caller.run_id, call_id=call.call_id), sub_run_of(caller.key, call.key)
-    put_delegation(run_id, Delegation(caller.run_id, call.call_id, "token"))
+    note_waiting(run_id, caller.run_id, call.call_id, "token")
     return begin(a_run(run_id=run_id, session_id="sub", parent=here, top=here, depth=1)).run_id
 
 

@@ -1,7 +1,7 @@
 """Runs whose executions were lost, over the record's own conditions: whoever finds it, one takes the place."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -110,17 +110,6 @@ def lose(service: Service, times: int) -> None:
         ensure_execution(require_run(RUN_ID))
 
 
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later."""
-
-    def later(seconds: float) -> None:
-        moment: datetime = now() + timedelta(seconds=seconds)
-        monkeypatch.setattr(resuming, "now", lambda: moment)
-
-    return later
-
-
 # ---- names
 
 
@@ -201,12 +190,40 @@ def test_execution_that_was_not_started_yet_is_not_taken_for_lost(service: Servi
     assert service.standing == {RUN_ID: "RUNNING"}
 
 
-def test_execution_that_does_not_exist_any_more_is_replaced(service: Service, at: Callable[[float], None]) -> None:
-    run = begun(service)
-    service.standing.clear()
-    at(31)
-    ensure_execution(run)
-    assert list(service.standing) == [f"{RUN_ID}-2"]
+@pytest.mark.parametrize("recorded_ago", [timedelta(hours=-1), timedelta(0), timedelta(hours=1), timedelta(days=365)])
+def test_one_execution_begins_whatever_the_clocks_say_when_who_recorded_it_starts_it_late(
+    service: Service, recorded_ago: timedelta
+) -> None:
+    begin(a_run(created_at=now() - recorded_ago))
+    recorded = require_run(RUN_ID)
+    ensure_execution(recorded)
+    service.start(recorded)
+    assert service.standing == {RUN_ID: "RUNNING"}
+
+
+# ---- states that are entered several times, by retries or by two executions, and whose requests arrive in any order
+
+
+@pytest.mark.parametrize("entered", [["first", "second"], ["second", "first"], ["first", "second", "first"]])
+def test_every_state_goes_on_that_waits_for_an_agent(service: Service, entered: list[str]) -> None:
+    run = begun(service, DELEGATED)
+    service.waiting.update(entered)
+    for token in entered:
+        start_workflow(RUN_ID, DELEGATED.call_id, token)
+    finalize(sub_run_of(run.key, DELEGATED.key), "ABORTED")
+    assert service.waiting == set()
+
+
+@pytest.mark.parametrize("entered", [["first", "second"], ["second", "first"], ["first", "second", "first"]])
+@pytest.mark.parametrize("alive", [{"first"}, {"second"}, {"first", "second"}])
+def test_every_state_goes_on_that_waits_for_a_person(service: Service, entered: list[str], alive: set[str]) -> None:
+    begun(service)
+    for token in entered:
+        question = asked(service, token)
+    service.waiting = set(alive)
+    assert answer(question, OWNER, "blue").answer == "blue"
+    assert service.waiting == set()
+    assert require_run(RUN_ID).pending == ()
 
 
 @pytest.mark.parametrize("status", ["ABORTED", "FAILED", "TIMED_OUT", "SUCCEEDED"])

@@ -15,7 +15,7 @@ from stepagent.questions import Question, ask_approval, ask_plan, make_question
 from stepagent.reminders import schedule_reminders
 from stepagent.runs import ENDED, Call, CallKey, CallStatus, InteractionId, Run
 from stepagent.store.calls import load_call
-from stepagent.store.questions import ask_question, replace_token
+from stepagent.store.questions import add_token, ask_question
 from stepagent.store.runs import require_run
 from stepagent.tools.execution import error_result, finish_call
 
@@ -62,7 +62,7 @@ def _ask_first(run: Run, call: Call, task_token: str) -> None:
 
 def _ask_again(run: Run, call: Call, question: InteractionId, task_token: str) -> None:
     """The state was entered anew: what is asked is told again, or the answer that is there lets the loop go on."""
-    standing = replace_token(question, task_token).interaction
+    standing = add_token(question, task_token).interaction
     if standing.status is InteractionStatus.PENDING and standing.expires_at <= now():
         give_up(question, call, timed_out=True)  # its time went by while no state waited
         resume_execution(task_token)

@@ -40,7 +40,7 @@ from stepagent.runs import (
 )
 from stepagent.store.calls import claim_call, load_call
 from stepagent.store.conversation import load_conversation, load_history
-from stepagent.store.delegations import Delegation, find_delegation, put_delegation
+from stepagent.store.delegations import find_delegation, note_waiting
 from stepagent.store.runs import create_run, require_run
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import announce_start, error_result, finish_call, refusal_of, to_result
@@ -57,7 +57,7 @@ def start_workflow(run_id: str, call_id: str, task_token: str) -> None:
     run, key = require_run(run_id), CallKey.parse(call_id)
     claimed = claim_call(run.key, key)
     call, name = claimed.call, execution_name(run, claimed.call)
-    put_delegation(name, Delegation(run.run_id, call.call_id, task_token))
+    note_waiting(name, run.run_id, call.call_id, task_token)
     if call.status is CallStatus.DONE:
         resume_execution(task_token)
         return

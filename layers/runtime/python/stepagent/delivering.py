@@ -6,6 +6,7 @@ between; where the loop says that it waits no longer, the answer is taken back a
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from stepagent.announcing import announce_resolved
@@ -24,6 +25,7 @@ from stepagent.telemetry import CallEnd
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import error_result, finish_call
 
+_NEAR_ITS_END = timedelta(seconds=5)
 _UNANSWERED = {
     InteractionStatus.EXPIRED: "Nobody answered in time",
     InteractionStatus.CANCELLED: "Nobody could be asked",
@@ -31,18 +33,18 @@ _UNANSWERED = {
 
 
 def deliver(question: InteractionId) -> bool:
-    """Brings a stored answer to the loop; False where there is none to bring.
-
-    Only the first who brings it can know that nobody waits: to the others a token that was used looks the same.
-    """
+    """Brings a stored answer to the loop, for a state that was entered anew; False where there is none to bring."""
     standing = store.begin_delivery(question)
-    if standing and not _bring(standing) and standing.deliveries == 1:
-        _take_back(standing)
+    if standing:
+        _bring(standing)
     return standing is not None
 
 
 def deliver_to_run(asked: Interaction) -> None:
-    """Brings a stored answer to the loop, or leaves it to another execution where the one that asked was lost."""
+    """Brings a stored answer to the loop, or leaves it to the state that asks again; else it came too late.
+
+    Only the first who brings it can know that nobody waits: to the others a token that was used looks the same.
+    """
     standing = store.begin_delivery(asked.interaction_id)
     if standing and not _bring(standing) and not _is_asked_again(asked) and standing.deliveries == 1:
         _take_back(standing)
@@ -102,19 +104,23 @@ def tool_of(interaction: Interaction) -> ToolSpec:
 
 
 def _bring(standing: StoredQuestion) -> bool:
-    """Lets the loop go on with the answer; False where it does not wait with this token."""
+    """Lets the loop go on with the answer; False where it waits with none of the question's tokens."""
     if standing.deliveries == 1:  # told before the loop goes on, which may come to its end at once
         _announce_answer(standing.interaction)
-    if not resume_execution(standing.task_token, next_kind(standing.interaction)):
+    kind = next_kind(standing.interaction)
+    if not any([resume_execution(token, kind) for token in standing.task_tokens]):  # all of them, not the first alone
         return False
     store.settle_question(standing.interaction)
     return True
 
 
 def _is_asked_again(asked: Interaction) -> bool:
-    """Whether the run goes on in another execution than its first. It enters its question again, or gives it up."""
+    """Whether a state comes back to the question: in an execution that replaced a lost one, or since its function died.
+
+    It enters the question again, or gives it up. Near its end it may be over, and an approval come too late.
+    """
     own, *_ = [ensure_execution(require_run(place.run_id)) for place in asked.places]
-    return own is not None and own.resumptions > 0
+    return own is not None and (own.resumptions > 0 or asked.expires_at - now() > _NEAR_ITS_END)
 
 
 def _settle(standing: StoredQuestion) -> None:

@@ -5,16 +5,12 @@ asked for it again, and enters its calls again: those that are done stay done, q
 had begun runs again only where its tool is idempotent.
 """
 
-from datetime import timedelta
-
-from stepagent.clock import now
 from stepagent.executions import LOST, current_execution, execution_status, start_execution
 from stepagent.observe import logger
 from stepagent.runs import ENDED, Run
 from stepagent.store.runs import count_execution
 
 MAX_RESUMPTIONS = 3
-_START_GRACE = timedelta(seconds=30)  # between the record of an execution and its start lie milliseconds
 
 
 def ensure_execution(run: Run) -> Run | None:
@@ -28,9 +24,9 @@ def ensure_execution(run: Run) -> Run | None:
     status = execution_status(run)
     if status == "RUNNING":
         return run
-    if status is None and now() - (run.resumed_at or run.created_at) < _START_GRACE:
-        return _started(run)  # whoever recorded it may have died before its start
-    if status in (None, LOST) and run.resumptions < MAX_RESUMPTIONS:
+    if status is None:  # whoever recorded it has not started it yet, or died; of two who start it, one does
+        return _started(run)
+    if status == LOST and run.resumptions < MAX_RESUMPTIONS:
         return _started(count_execution(run))
     return None
 

@@ -43,7 +43,8 @@ def return_result(delegation: Delegation, call: Call, result: CallResult, end: C
     run = RunKey.parse(delegation.run_id)
     with Journal(run.run_id) as journal:
         finish_call(journal, run, call, result, end)
-    resume_execution(delegation.task_token)
+    for token in delegation.task_tokens:
+        resume_execution(token)
 
 
 def call_of(delegation: Delegation) -> Call:

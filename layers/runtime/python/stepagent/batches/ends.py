@@ -17,4 +17,5 @@ def end_input(run: Run) -> None:
     succeeded = run.status is RunStatus.COMPLETED
     key = batch_key(run.owner, run.batch.batch_id)
     standing = close_input(key, run.batch.n, succeeded=succeeded, by=run.run_id)
-    answer_state(standing.task_token, succeeded=succeeded)
+    for token in standing.task_tokens:
+        answer_state(token, succeeded=succeeded)

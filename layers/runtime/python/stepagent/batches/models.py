@@ -105,9 +105,12 @@ class InputRef(Frozen):
 
 
 class StandingInput(NamedTuple):
-    """An input that began. `succeeded` is None until it ends; `failure` is set where it failed without a run."""
+    """An input that began, with every token that its state has waited with.
 
-    task_token: str
+    `succeeded` is None until it ends; `failure` is set where it failed without a run.
+    """
+
+    task_tokens: frozenset[str]
     run_id: RunId | None
     succeeded: bool | None
     failure: Failure | None

@@ -108,4 +108,5 @@ def _text_of(object_key: str) -> str:
 def _fail(ref: InputRef, failure: Failure) -> None:
     """Ends an input that has no run."""
     standing = close_input(ref.batch, ref.n, succeeded=False, by=failure)
-    answer_state(standing.task_token, succeeded=standing.succeeded is True)
+    for token in standing.task_tokens:
+        answer_state(token, succeeded=standing.succeeded is True)

@@ -1,10 +1,7 @@
 """Batches begun, gone on with and cancelled."""
 
-from datetime import timedelta
-
 from stepagent.batches.executions import execution_status, start_execution, stop_execution
 from stepagent.batches.models import Batch, BatchKey, BatchStatus, Pace
-from stepagent.clock import now
 from stepagent.errors import RecordConflict
 from stepagent.observe import logger
 from stepagent.store.batches import (
@@ -13,8 +10,6 @@ from stepagent.store.batches import (
     mark_cancelling,
     require_batch,
 )
-
-_START_GRACE = timedelta(seconds=30)  # between the record of a batch and the start of its execution lie milliseconds
 
 
 def start_batch(batch: Batch) -> Batch:
@@ -49,8 +44,8 @@ def ensure_batch_execution(batch: Batch) -> bool:
     if batch.status is not BatchStatus.RUNNING:
         return False
     status = execution_status(batch)
-    if status is None and now() - (batch.resumed_at or batch.created_at) < _START_GRACE:
-        start_execution(batch)  # whoever recorded it may have died before its start
+    if status is None:  # whoever recorded it has not started it yet, or died; of two who start it, one does
+        start_execution(batch)
     elif status != "RUNNING":
         again = count_batch_execution(batch, batch.pace)
         start_execution(again)

@@ -149,16 +149,16 @@ def close_batch(key: BatchKey, outcome: BatchOutcome) -> bool:
 
 
 def enter_input(ref: InputRef, task_token: str) -> StandingInput:
-    """Notes which token its state waits with, and counts an input that begins; one that began before is found so."""
-    began = put(input_key(ref.batch, ref.n), {"task_token": task_token, "began_at": now().isoformat()})
+    """Notes one more token that an input's state waits with, and counts an input that begins; returns it."""
+    began = put(input_key(ref.batch, ref.n), {"task_tokens": {task_token}, "began_at": now().isoformat()})
     try:
         transact([began, _count(ref.batch, ref.n, "started")])
     except Refused:
         again = change(
-            input_key(ref.batch, ref.n), "SET task_token = :token", "attribute_exists(pk)", {":token": task_token}
+            input_key(ref.batch, ref.n), "ADD task_tokens :tokens", "attribute_exists(pk)", {":tokens": {task_token}}
         )
         return _standing(apply(again))
-    return StandingInput(task_token, None, None, None)
+    return StandingInput(frozenset({task_token}), None, None, None)
 
 
 def note_run(ref: InputRef, run_id: RunId) -> None:
@@ -226,7 +226,7 @@ def _standing(item: dict[str, Any]) -> StandingInput:
     failure = item.get("failure")
     run_id = item.get("run_id")
     return StandingInput(
-        item["task_token"],
+        frozenset(item["task_tokens"]),
         RunId(run_id) if run_id else None,
         item.get("succeeded"),
         Failure.model_validate_json(failure) if failure else None,

@@ -1,4 +1,4 @@
-"""Who waits for an execution that answers a call, by the execution's name. The token leaves the server never."""
+"""Who waits for an execution that answers a call, by the execution's name. The tokens leave the server never."""
 
 from typing import NamedTuple
 
@@ -11,25 +11,29 @@ from stepagent.usage import Usage
 
 
 class Delegation(NamedTuple):
+    """The call that waits, with every token that its state has waited with: which one is in use, nobody here knows."""
+
     run_id: RunId
     call_id: CallId
-    task_token: str
+    task_tokens: frozenset[str]
 
 
-def put_delegation(execution_name: str, delegation: Delegation) -> None:
-    """Notes who waits; a state that is entered anew waits with another token, which then counts."""
+def note_waiting(execution_name: str, run_id: RunId, call_id: CallId, task_token: str) -> None:
+    """Notes that a call waits, and one more token with which its state does."""
     noted = change(
         delegation_key(execution_name),
-        "SET run_id = :run, call_id = :call, task_token = :token",
+        "SET run_id = :run, call_id = :call ADD task_tokens :tokens",
         "attribute_not_exists(pk) OR call_id = :call",
-        {":run": delegation.run_id, ":call": delegation.call_id, ":token": delegation.task_token},
+        {":run": run_id, ":call": call_id, ":tokens": {task_token}},
     )
     apply(noted)
 
 
 def find_delegation(execution_name: str) -> Delegation | None:
     item = get(delegation_key(execution_name))
-    return Delegation(RunId(item["run_id"]), CallId(item["call_id"]), item["task_token"]) if item else None
+    if item is None:
+        return None
+    return Delegation(RunId(item["run_id"]), CallId(item["call_id"]), frozenset(item["task_tokens"]))
 
 
 def count_for_caller(execution_name: str, caller: RunKey, usage: Usage) -> None:

@@ -7,14 +7,14 @@ All that belongs to a session stands in its partition, so that one query reads a
                        sk RUN#<ordinal>#TURN#<turn>      the claim on a turn and the decision it came to
                        sk M#<ordinal>#<turn>#<part>      part 0: a message, or a request's; parts from 1: its calls
                        sk NOTES                          what its agents noted, each note under its call
-    pk Q#<question>    sk QUESTION                       a question to a person, with its task token
+    pk Q#<question>    sk QUESTION                       a question to a person, with its task tokens
     pk OWNER#<owner>   sk PENDING#<time>#<question>      a question that waits for this principal, until it is over
                        sk RUN#<time>#<run>              a run that this principal began
                        sk BATCH#<time>#<batch>          a batch that this principal began
-    pk W#<execution>   sk WORKFLOW                       the call that an execution answers, with its task token
+    pk W#<execution>   sk WORKFLOW                       the call that an execution answers, with its task tokens
     pk B#<batch>       sk BATCH                          many inputs for one agent, and how they stand together
                        sk COUNT#<part>                   how many of them began and ended
-    pk B#<batch>#<part> sk INPUT#<n>                     one that began: its run, its task token, how it ended
+    pk B#<batch>#<part> sk INPUT#<n>                     one that began: its run, its task tokens, how it ended
     pk I#<hash>        sk IDEMPOTENCY                    what a request with an idempotency key began; expires
     pk MODEL#<model>   sk MODEL                          the calling modes that its server refused, and when
     pk MCP#<server>    sk LISTING                        the tools that an MCP server offers, and when it was asked

@@ -1,4 +1,5 @@
-"""Questions to people in the record. Beside each stands a task token, for whoever brings its answer to the loop.
+"""Questions to people in the record. Beside each stand the task tokens with which its state has waited, for whoever
+brings its answer to the loop.
 
 A question is pending, then answered, expired or cancelled. An answer is stored together with what it means for its
 call, and settled once the loop has taken it; until then it can be taken back, should the loop wait no longer. What ends
@@ -38,7 +39,7 @@ class StoredQuestion(NamedTuple):
     """A question as it stands. `deliveries` counts who brought its answer to the loop, which took it if `settled`."""
 
     interaction: Interaction
-    task_token: str
+    task_tokens: frozenset[str]
     settled: bool
     deliveries: int
 
@@ -67,7 +68,7 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
     body = interaction.model_dump_json(exclude={"status", "answer", "history"})
     values = {
         **pack("body", body),
-        "task_token": task_token,
+        "task_tokens": {task_token},
         "status": interaction.status,
         "history": [_now_as(interaction.status)],
     }
@@ -88,10 +89,10 @@ def ask_question(interaction: Interaction, task_token: str) -> None:
     transact([asked, listed, asking, *waiting])
 
 
-def replace_token(question: InteractionId, task_token: str) -> StoredQuestion:
-    """The state was entered anew: from now on an answer goes to its new token. Returns the question as it stands."""
-    replaced = change(question_key(question), "SET task_token = :token", "attribute_exists(pk)", {":token": task_token})
-    return _question(apply(replaced))
+def add_token(question: InteractionId, task_token: str) -> StoredQuestion:
+    """The state was entered anew: an answer goes to its new token, too. Returns the question as it stands."""
+    added = change(question_key(question), "ADD task_tokens :tokens", "attribute_exists(pk)", {":tokens": {task_token}})
+    return _question(apply(added))
 
 
 def load_question(question: InteractionId) -> StoredQuestion | None:
@@ -267,7 +268,7 @@ def _question(item: dict[str, Any]) -> StoredQuestion:
     asked = Interaction.model_validate_json(unpack(item, "body") or "{}")
     return StoredQuestion(
         Interaction.model_validate(asked.model_dump() | stored),
-        item["task_token"],
+        frozenset(item["task_tokens"]),
         bool(item.get("settled")),
         int(item.get("deliveries", 0)),
     )
