@@ -102,8 +102,9 @@ def _growth(result: dict[str, Any]) -> str:
             {max(row["largest_state_bytes"] for row in result["rows"]):,} bytes. A front of the emulator counts every
             request that any process of the product makes. Write units are the emulator's, by the size of items; read
             units are computed from what was read, by the documented rules. The emulator lists no events inside a
-            Map, so a call counts as the definition has it: two entries, and its item three times. Bytes received
-            grow, since each `think` reads the whole conversation, in one query."""),
+            Map, so a call counts as the definition has it: two entries, and its item three times. The process of
+            `think` keeps what it has read of a conversation, so a turn reads what is new; another process reads all
+            of it once, in one query."""),
     )
 
 

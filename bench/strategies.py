@@ -34,7 +34,7 @@ from tests.local_loop import LocalLoop
 from tests.scripted_model import ScriptedModel
 from tests.scripted_replies import Json, Reply
 
-RUNS, QUICK_RUNS = 3, 1
+RUNS, QUICK_RUNS = 2, 1
 _TOKEN_CHARS = 4
 _PLAN, _REVIEW, _ANSWER, _STEP = "Make the plan.", "Review it.", "Answer the person now", "The step: Part "
 _LONGEST_S = 300

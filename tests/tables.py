@@ -11,6 +11,7 @@ from ministack.services import dynamodb as engine
 
 from stepagent.settings import settings
 from stepagent.store.clients import dynamodb
+from stepagent.store.recent import recent
 
 _TABLES = {"record-in-memory": {"pk": "S", "sk": "S"}, "journal-in-memory": {"run_id": "S", "n": "N"}}
 
@@ -32,6 +33,7 @@ def tables_in_memory() -> Iterator[None]:
 def empty_tables() -> None:
     """Makes the tables in memory anew. A client costs more than they do."""
     engine.reset()
+    recent.forget()
     for name, key in _TABLES.items():
         _create(name, key)
 

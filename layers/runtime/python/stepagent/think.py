@@ -22,8 +22,8 @@ from stepagent.planning.turn import run_plan_turn
 from stepagent.planning.words import told_plan
 from stepagent.runs import ENDED, Call, Decision, Failure, Run, RunStatus, StopReason, TurnRecord
 from stepagent.settings import settings
-from stepagent.store.conversation import load_history
 from stepagent.store.modes import refuse_mode, refused_modes
+from stepagent.store.recent import recent
 from stepagent.store.runs import count_usage, require_run, store_strategy
 from stepagent.store.turns import Claim, claim_turn, store_turn
 from stepagent.telemetry import UNTIMED, tell_call
@@ -79,7 +79,7 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
         close_question(question)
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
-        entries = load_history(run.key.session)
+        entries = recent.load(run.key.session)
         decide = run_plan_turn if run.strategy == "plan" else run_turn
         watch = TurnWatch(run, turn, claim.attempt)
         try:
@@ -109,7 +109,7 @@ def _choose(run: Run, turn: int) -> Run | Decision:
     limits = run.agent.limits.model_copy(update={"max_output_tokens": most})
     watch = TurnWatch(run, _CHOICE, claim.attempt)
     brief = run.model_copy(update={"agent": run.agent.model_copy(update={"limits": limits})})
-    entries = load_history(run.key.session)
+    entries = recent.load(run.key.session)
     with Journal(run.run_id) as journal:
         try:
             chosen, usage = choose_strategy(run, entries, _asker(brief, journal, watch))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -14,9 +14,26 @@ from stepagent.store.table import Operation, put, query
 _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
+class Part(NamedTuple):
+    """What one item of a conversation holds: the messages of a request, a reply, or a call of that reply."""
+
+    sort_key: str
+    entries: Sequence[Message | Call]
+
+    @property
+    def call(self) -> Call | None:
+        """The call, if it holds one."""
+        return next((entry for entry in self.entries if isinstance(entry, Call)), None)
+
+
 def load_history(session: SessionKey) -> list[Message | Call]:
     """The whole conversation of a session in order: messages, and after each reply the calls that it asked for."""
-    return [entry for item in query(session_pk(session), MESSAGES) for entry in _entries(item)]
+    return [entry for part in load_parts(session) for entry in part.entries]
+
+
+def load_parts(session: SessionKey, after: str = "") -> list[Part]:
+    """The same by items; with `after`, those behind that sort key."""
+    return [Part(item["sk"], _entries(item)) for item in query(session_pk(session), MESSAGES, after)]
 
 
 def load_conversation(run: RunKey) -> list[Message | Call]:

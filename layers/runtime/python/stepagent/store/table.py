@@ -33,8 +33,9 @@ def get(key: Item) -> dict[str, Any] | None:
 
 
 @translated()
-def query(pk: str, prefix: str) -> list[dict[str, Any]]:
-    """Every item of a partition whose sort key begins so, in order, over all pages."""
+def query(pk: str, prefix: str, after: str = "") -> list[dict[str, Any]]:
+    """Every item of a partition whose sort key begins so, in order, over all pages; with `after`, those behind it."""
+    start: dict[str, Any] = {"ExclusiveStartKey": marshal({"pk": pk, "sk": after})} if after else {}
     pages = (
         dynamodb()
         .get_paginator("query")
@@ -43,6 +44,7 @@ def query(pk: str, prefix: str) -> list[dict[str, Any]]:
             KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
             ExpressionAttributeValues=marshal({":pk": pk, ":prefix": prefix}),
             ConsistentRead=True,
+            **start,
         )
     )
     return [unmarshal(item) for page in pages for item in page["Items"]]

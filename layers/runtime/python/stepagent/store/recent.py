@@ -1,0 +1,58 @@
+"""The conversations that this process read last, so that a turn reads what is new of them.
+
+A conversation grows at its end only, and what is settled never changes: the record stays the truth, and a process that
+has kept nothing reads the same.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from stepagent.messages import Message
+from stepagent.runs import Call, CallStatus, SessionKey
+from stepagent.store.conversation import Part, load_parts
+
+_MOST_CHARS = 4_000_000  # of JSON: about 20 MB in memory
+
+
+class _Kept(NamedTuple):
+    parts: tuple[Part, ...] = ()
+    chars: int = 0
+
+
+class RecentHistory:
+    """What a process keeps of conversations, those that it read last. Not for threads: a function serves one event."""
+
+    def __init__(self, most_chars: int = _MOST_CHARS) -> None:
+        self._most_chars = most_chars
+        self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
+
+    def load(self, session: SessionKey) -> list[Message | Call]:
+        """What `load_history` returns."""
+        kept = self._kept.pop(session, _Kept())
+        new = load_parts(session, kept.parts[-1].sort_key if kept.parts else "")
+        settled = _settled(new)
+        self._keep(session, _Kept((*kept.parts, *settled), kept.chars + _chars(settled)))
+        return [entry for part in (*kept.parts, *new) for entry in part.entries]
+
+    def forget(self) -> None:
+        """Keeps nothing any more."""
+        self._kept.clear()
+
+    def _keep(self, session: SessionKey, kept: _Kept) -> None:
+        self._kept[session] = kept
+        while sum(each.chars for each in self._kept.values()) > self._most_chars:
+            self._kept.popitem(last=False)
+
+
+recent = RecentHistory()  # of this process
+
+
+def _settled(parts: Sequence[Part]) -> list[Part]:
+    """The parts that never change, in one piece: all up to the first call without a result."""
+    return list(takewhile(lambda part: not part.call or part.call.status is CallStatus.DONE, parts))
+
+
+def _chars(parts: Sequence[Part]) -> int:
+    return sum(len(entry.model_dump_json()) for part in parts for entry in part.entries)
