@@ -33,6 +33,15 @@ def test_pictures_name_no_day(results: dict[str, Any]) -> None:
     assert not [svg.name for svg in DOCS.glob("bench-*.svg") if "<dc:date>" in svg.read_text()]
 
 
+def test_readme_says_what_was_measured(results: dict[str, Any]) -> None:
+    readme = (DOCS.parent / "README.md").read_text()
+    rows = {(row["calls"], row["turns"]): row for row in results["overhead"]["rows"] if row["system"] == "stepagent"}
+    medians = [f"{rows[calls, 10]['median_ms']:.0f} ms" for calls in CALLS]
+    slopes = [f"{rows[calls, 30]['slope_ms']:+.2f} ms" for calls in CALLS]
+    assert f"| overhead per turn, median | {' | '.join(medians)} |" in readme
+    assert f"| more from one turn to the next, over 30 | {' | '.join(slopes)} |" in readme
+
+
 def test_figures_are_those_of_whole_runs(results: dict[str, Any]) -> None:
     measured = {(row["calls"], row["turns"]) for row in results["overhead"]["rows"]}
     assert (results["overhead"]["runs"], measured) == (RUNS, {(calls, turns) for calls in CALLS for turns in TURNS})
