@@ -2,48 +2,21 @@
 
 A function is billed for what the model or the tool takes, and for as much more as `overhead` measured for a whole turn
 on this machine, emulator and state machine included: more than any one function takes. Not in it, on either side: the
-model's tokens, logs and traces, storage, data sent out, and what is free.
+model's tokens, logs and traces, storage, data sent out, and what is free. Beside the runs, what it costs to start them,
+to answer batches and to send results, and what a stack costs a month whatever runs.
 """
 
 import math
-from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from pydantic import Field
-
+from bench.prices import Amounts, Assumptions, PriceList, bill, billed, load_prices
 from bench.progress import Steps
+from bench.standing import month_amounts
+from bench.starts import SQS_REQUESTS, batch_amounts, reply_amounts, start_amounts
 from bench.usage import Usage, count
-from stepagent.models import Frozen
 
-PRICES = Path(__file__).with_name("prices.yaml")
 _AUTHORIZER_S = 0.02
-_SQS_REQUESTS = 3  # to send a message, receive it and delete it
 _KB = 1024
-
-
-class Price(Frozen):
-    """What a number of something costs, and the page that says so."""
-
-    usd: Decimal
-    per: int = Field(gt=0)
-    source: str
-
-
-class Assumptions(Frozen):
-    """What cannot be measured here; each is explained in `prices.yaml`."""
-
-    tool_s: float
-    think_gb: float
-    function_gb: float
-    loop_gb: float
-    loop_longest_s: float
-
-
-class PriceList(Frozen):
-    prices: dict[str, Price]
-    assumptions: Assumptions
 
 
 class Overheads(NamedTuple):
@@ -53,11 +26,7 @@ class Overheads(NamedTuple):
     loop_turn_s: float
 
 
-def load_prices() -> PriceList:
-    return PriceList.model_validate(yaml.safe_load(PRICES.read_text()))
-
-
-def amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> dict[str, float]:
+def amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> Amounts:
     """What a run of this product is billed for, by the names of the prices."""
     shape, thinks, calls = usage.shape, usage.shape.turns + 1, usage.shape.turns * usage.shape.calls
     by_http = (shape.entry == "chat") + shape.asks  # a person's answer comes as a request, too
@@ -74,12 +43,12 @@ def amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> dict[str,
         "s3_read": usage.s3_reads,
         "s3_write": usage.s3_writes,
         "api_request": by_http,
-        "sqs_request": _SQS_REQUESTS * (shape.entry == "job"),
+        "sqs_request": SQS_REQUESTS * (shape.entry == "job"),
         "event": usage.events,
     }
 
 
-def loop_amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> dict[str, float] | None:
+def loop_amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> Amounts | None:
     """What the same run is billed for in one Lambda that does it all, and keeps the conversation in one item.
 
     It waits for its tools, which run at the same time in each turn. None where it cannot do it: for a person it would
@@ -96,36 +65,40 @@ def loop_amounts(usage: Usage, overheads: Overheads, given: Assumptions) -> dict
         "read_unit": 1,
         "write_unit": math.ceil(usage.conversation_bytes / _KB),
         "api_request": by_http,
-        "sqs_request": _SQS_REQUESTS * (1 - by_http),
-    }
-
-
-def bill(used: dict[str, float], prices: dict[str, Price], runs: int = 1000) -> dict[str, float]:
-    """US dollars for so many runs, by price; what is not used is left out."""
-    return {
-        name: float(round(prices[name].usd * Decimal(str(amount)) * runs / prices[name].per, 5))
-        for name, amount in used.items()
-        if amount
+        "sqs_request": SQS_REQUESTS * (1 - by_http),
     }
 
 
 def measure(quick: bool, steps: Steps, overheads: Overheads) -> dict[str, Any]:
     listed = load_prices()
-    rows = []
-    for usage in count(quick, steps):
-        ours = amounts(usage, overheads, listed.assumptions)
-        loop = loop_amounts(usage, overheads, listed.assumptions)
-        rows.append(
-            {
-                "shape": usage.shape.name,
-                "usage": {name: value for name, value in usage._asdict().items() if name != "shape"},
-                "amounts": {name: round(amount, 3) for name, amount in ours.items()},
-                "usd": bill(ours, listed.prices),
-                "loop_amounts": loop and {name: round(amount, 3) for name, amount in loop.items()},
-                "loop_usd": loop and bill(loop, listed.prices),
-            }
-        )
-    return {"overheads": overheads._asdict(), **listed.model_dump(mode="json"), "rows": rows}
+    given, prices = listed.assumptions, listed.prices
+    runs, batch = count(quick, steps)
+    beside = {
+        **start_amounts(overheads.turn_s, given),
+        **batch_amounts(batch, overheads.turn_s, given),
+        **reply_amounts(given),
+    }
+    return {
+        "overheads": overheads._asdict(),
+        **listed.model_dump(mode="json"),
+        "rows": [_row(usage, overheads, listed) for usage in runs],
+        "starts": billed(beside, prices, 1000),
+        "batch_inputs": batch.inputs,
+        "month": billed(month_amounts(given), prices, 1),
+    }
+
+
+def _row(usage: Usage, overheads: Overheads, listed: PriceList) -> dict[str, Any]:
+    ours = amounts(usage, overheads, listed.assumptions)
+    loop = loop_amounts(usage, overheads, listed.assumptions)
+    return {
+        "shape": usage.shape.name,
+        "usage": {name: value for name, value in usage._asdict().items() if name != "shape"},
+        "amounts": {name: round(amount, 3) for name, amount in ours.items()},
+        "usd": bill(ours, listed.prices),
+        "loop_amounts": loop and {name: round(amount, 3) for name, amount in loop.items()},
+        "loop_usd": loop and bill(loop, listed.prices),
+    }
 
 
 def overheads_of(overhead: dict[str, Any]) -> Overheads:
@@ -138,8 +111,12 @@ def overheads_of(overhead: dict[str, Any]) -> Overheads:
 
 def lines(result: dict[str, Any]) -> list[str]:
     return [
-        f"cost of 1,000 runs: ${sum(row['usd'].values()):.2f}, on a plain loop "
-        + (f"${sum(row['loop_usd'].values()):.2f}" if row["loop_usd"] else "not possible")
-        + f"  ({row['shape']}; {row['usage']['model_s']:.1f} s of the model)"
-        for row in result["rows"]
+        *(
+            f"cost of 1,000 runs: ${sum(row['usd'].values()):.2f}, on a plain loop "
+            + (f"${sum(row['loop_usd'].values()):.2f}" if row["loop_usd"] else "not possible")
+            + f"  ({row['shape']}; {row['usage']['model_s']:.1f} s of the model)"
+            for row in result["rows"]
+        ),
+        *(f"cost of 1,000 times: ${sum(row['usd'].values()):.4f}  ({row['name']})" for row in result["starts"]),
+        *(f"cost of a month: ${sum(row['usd'].values()):.2f}  ({row['name']})" for row in result["month"]),
     ]

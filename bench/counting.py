@@ -6,23 +6,21 @@ costs each request some milliseconds, so nothing is timed behind it.
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from bench.capacity import units_of
+from bench.serving import serving
 from bench.spans import Span
 from bench.stack import measured_stack
-from local.door_process import free_port
 from tests.local_loop import LocalLoop, forget
 
 _DROPPED = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -86,27 +84,12 @@ def counted_stack(base_url: str) -> Iterator[tuple[LocalLoop, Counter]]:
     """The deployed product behind a counter, this process included."""
     with measured_stack(base_url) as loop:
         counter = Counter(httpx.AsyncClient(base_url=loop.emulator.endpoint, trust_env=False, timeout=60))
-        with _served(counter) as url:
+        with serving(counter.app) as url:
             variables = {f"AWS_ENDPOINT_URL_{service}": url for service in ("DYNAMODB", "S3", "EVENTBRIDGE")}
             _point_functions(loop, variables)
             os.environ |= variables | {"EVENT_BUS_NAME": "default"}  # the stack restores it
             forget()
             yield loop, counter
-
-
-@contextmanager
-def _served(counter: Counter) -> Iterator[str]:
-    port = free_port(0)
-    server = uvicorn.Server(uvicorn.Config(counter.app, host="127.0.0.1", port=port, log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 def _point_functions(loop: LocalLoop, variables: dict[str, str]) -> None:

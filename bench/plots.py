@@ -1,10 +1,12 @@
 """Draws the figures of bench.json: `python bench/plots.py bench.json FOLDER`, in the environment of the peers.
 
 Colours are between light and dark, on no ground, so that the pictures can be read on both. The same figures give the
-same files.
+same files, and each file names the figures that it shows by their digest.
 """
 
+import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ PARTS = {
     "DynamoDB": ("read_unit", "write_unit"),
     "others": ("s3_read", "s3_write", "api_request", "sqs_request", "event"),
 }
+_FIGURES = "Figures of bench.json, digest "
 
 
 def main() -> None:
@@ -29,10 +32,29 @@ def main() -> None:
     )
     mpl.rcParams.update(dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK))
     mpl.rcParams.update({"axes.edgecolor": INK, "axes.spines.top": False, "axes.spines.right": False})
-    drawings = {"overhead": _overhead, "growth": _growth, "cold": _cold, "cost": _cost}
-    for name, draw in drawings.items():
-        figure = draw(results[name])
-        figure.savefig(folder / f"bench-{name}.svg", transparent=True, metadata={"Date": None})
+    draw(results, folder)
+
+
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """A picture of each section that was measured; one of a section that was not goes."""
+    for name, drawing in DRAWINGS.items():
+        file = folder / f"bench-{name}.svg"
+        if name in results:
+            about = {"Date": None, "Description": f"{_FIGURES}{digest(results[name])}"}
+            drawing(results[name]).savefig(file, transparent=True, metadata=about)
+        else:
+            file.unlink(missing_ok=True)
+
+
+def digest(result: dict[str, Any]) -> str:
+    """Names the figures of a section."""
+    return hashlib.sha256(json.dumps(result, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def shown(picture: Path) -> str:
+    """The digest of the figures that a picture shows, or nothing where it says none."""
+    found = re.search(rf"{_FIGURES}([0-9a-f]+)", picture.read_text())
+    return found[1] if found else ""
 
 
 def _figure(plots: int, height: float = 2.8) -> Any:
@@ -79,8 +101,9 @@ def _cold(result: dict[str, Any]) -> Any:
     rows = sorted(result["rows"], key=lambda row: float(row["source_ms"]))
     figure, ((plot,),) = _figure(1, 0.6 + 0.17 * len(rows))
     names = [row["function"] for row in rows]
-    plot.barh(names, [row["source_ms"] for row in rows], color="#ced4da", label="without compiled modules")
-    plot.barh(names, [row["compiled_ms"] for row in rows], color=COLOURS["stepagent"], label="with them")
+    plot.barh(names, [row["source_ms"] for row in rows], color="#ced4da", label="from source")
+    compiled = [row["compiled_ms"] for row in rows]
+    plot.barh(names, compiled, color=COLOURS["stepagent"], label="compiled, as sam build leaves it")
     plot.set(xlabel="ms of CPU to import")
     plot.legend(frameon=False, loc="lower right")
     return figure
@@ -111,6 +134,8 @@ def _wrapped(text: str) -> str:
     first, _, rest = text.partition(", ")
     return f"{first}\n{rest}" if rest else first
 
+
+DRAWINGS = {"overhead": _overhead, "growth": _growth, "cold": _cold, "cost": _cost}
 
 if __name__ == "__main__":
     main()

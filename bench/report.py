@@ -5,6 +5,7 @@ from typing import Any
 
 from bench.markdown import picture, prose, section, table
 from bench.report_cost import cost
+from local.sam.image import VERSION
 
 _NAMES = {
     "entries": "state entries",
@@ -18,17 +19,9 @@ _NAMES = {
 
 
 def page(results: dict[str, Any]) -> str:
-    """Markdown for `docs/benchmarks.md`."""
-    parts = [
-        _opening(results["machine"]),
-        _overhead(results["overhead"]),
-        _growth(results["growth"]),
-        _cold(results["cold"]),
-        _streams(results["streams"]),
-        *([_strategies(results["strategies"])] if "strategies" in results else []),
-        cost(results["cost"]),
-    ]
-    return "\n\n".join(parts) + "\n"
+    """Markdown for `docs/benchmarks.md`: the machine, and each section that was measured."""
+    sections = [told(results[name]) for name, told in SECTIONS.items() if name in results]
+    return "\n\n".join([_opening(results["machine"]), *sections]) + "\n"
 
 
 def _opening(machine: dict[str, Any]) -> str:
@@ -69,6 +62,9 @@ def _overhead(result: dict[str, Any]) -> str:
             {result["runs"]} runs. The model streams every reply at one pace and times itself; the tool multiplies
             two numbers. All systems hold the same conversations with it, in turns with each other. Without calls, n
             questions are asked in one session; else one question takes n turns and an answer."""),
+        prose("""A question begins with the call, and ends when all is written: for a peer, in its own process, with the
+            return of the call that answers and writes; for StepAgent when the execution has ended (its `stopDate`, to
+            the millisecond), behind the last turn, the last event of the journal, and the word to whoever waits."""),
         prose("""The peers run the model's client, the loop and the tool in one process, and lose with it whatever
             they have not written. StepAgent crosses a process for each think and each call, through the state
             machine. What each has on disk, and when:"""),
@@ -116,13 +112,13 @@ def _cold(result: dict[str, Any]) -> str:
         result,
         picture("CPU of imports", "cold"),
         table(
-            ["function", "as `sam build` leaves it", "with compiled modules"],
+            ["function", "from source", "compiled, as `sam build` leaves it"],
             [[f"`{row['function']}`", f"{row['source_ms']:.0f} ms", f"{row['compiled_ms']:.0f} ms"] for row in rows],
         ),
         prose(f"""CPU time (user and system) of `import app` in a fresh process, the least of {result["runs"]}, under
-            Python {result["python"]}. The layer and the function's own packages as `pip install --no-compile` leaves
-            them, and then with `compileall --invalidation-mode unchecked-hash`; Python's own library is compiled in
-            both."""),
+            this machine's Python {result["python"]}; Lambda runs {VERSION}. `sam build` compiles the layer, and the
+            functions that bring packages of their own (`compileall --invalidation-mode unchecked-hash`); the other
+            functions' own few files stay source. Python's own library is compiled in both."""),
     )
 
 
@@ -174,3 +170,12 @@ _STRATEGY_FIGURES: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("state entries", lambda row: str(row["entries"])),
     ("seconds", lambda row: f"{row['seconds']:.1f}"),
 )
+
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "overhead": _overhead,
+    "growth": _growth,
+    "cold": _cold,
+    "streams": _streams,
+    "strategies": _strategies,
+    "cost": cost,
+}

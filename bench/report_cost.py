@@ -16,6 +16,15 @@ _PARTS = {
     "sqs_request": "SQS requests",
     "event": "events",
 }
+_OTHERS = {
+    "fifo_request": "SQS requests, FIFO",
+    "schedule": "schedules",
+    "metric": "metrics a month",
+    "alarm": "alarms a month",
+    "dashboard": "dashboards a month",
+    "log_gb": "GB of logs",
+}
+_NAMES = _PARTS | _OTHERS
 _SHOWN = {
     "transitions": ("transition",),
     "Lambda": ("lambda_request", "lambda_gb_s"),
@@ -24,7 +33,12 @@ _SHOWN = {
 
 
 def cost(result: dict[str, Any]) -> str:
-    """The section of the page: dollars, then what they are made of."""
+    """The sections of the page."""
+    return "\n\n".join([_runs(result), _starts(result), _month(result)])
+
+
+def _runs(result: dict[str, Any]) -> str:
+    """Dollars, then what they are made of."""
     used = [("", row, row["amounts"]) for row in result["rows"]]
     used += [("*loop* ", row, row["loop_amounts"]) for row in result["rows"] if row["loop_amounts"]]
     assumed, overheads = result["assumptions"], result["overheads"]
@@ -57,14 +71,63 @@ def cost(result: dict[str, Any]) -> str:
                 for name, row, amounts in used
             ],
         ),
-        table(
-            ["price", "US dollars", "for", "source"],
-            [
-                [_PARTS[name], each["usd"], f"{each['per']:,}", each["source"]]
-                for name, each in result["prices"].items()
-            ],
-        ),
     )
+
+
+def _starts(result: dict[str, Any]) -> str:
+    assumed, overheads = result["assumptions"], result["overheads"]
+    return section(
+        "What starts, batches and results cost",
+        "overhead cost",
+        result,
+        "Beside the runs themselves:",
+        table(
+            ["1,000 times", "US dollars", "made of, each"],
+            [[row["name"], f"${sum(row['usd'].values()):.4f}", _made_of(row)] for row in result["starts"]],
+        ),
+        prose(f"""Whatever starts a run comes by a queue, so each start has its three requests in it, and one message
+            each for `ingest`; runs that are called jobs above have those of the queue in them already. A function
+            counts with {1000 * overheads["turn_s"]:.0f} ms, the overhead of a whole turn, the one that sends a result
+            with {1000 * assumed["reply_s"]:.0f} ms, a quick receiver's."""),
+        prose(f"""Of batches, all was counted but the time of functions: two of them, one with {result["batch_inputs"]}
+            inputs more, and as many runs of the same question without a batch. The price page does not say whether
+            the start of a Map's child counts as a transition, so it is counted. An input that waits for its session
+            takes one more each time it tries. What the Map reads and writes by itself is not in it."""),
+    )
+
+
+def _month(result: dict[str, Any]) -> str:
+    assumed = result["assumptions"]
+    return section(
+        "What a stack costs a month, whatever runs",
+        "overhead cost",
+        result,
+        table(
+            ["a month", "US dollars", "made of"],
+            [[row["name"], f"${sum(row['usd'].values()):.2f}", _made_of(row)] for row in result["month"]],
+        ),
+        prose(f"""An empty queue is asked by {assumed["pollers"]} pollers of Lambda's, each of which waits
+            {assumed["poll_s"]:.0f} s for a message. A metric is paid for in the hours in which it has data; an agent
+            has one more for each of its stop reasons. A turn logs {assumed["turn_log_bytes"]:,} bytes, a call
+            {assumed["call_log_bytes"]:,}."""),
+        "All of the above at list prices of us-east-1, without free tiers and discounts:",
+        _prices(result),
+    )
+
+
+def _prices(result: dict[str, Any]) -> str:
+    return table(
+        ["price", "US dollars", "for", "source"],
+        [[_NAMES[name], each["usd"], f"{each['per']:,}", each["source"]] for name, each in result["prices"].items()],
+    )
+
+
+def _made_of(row: dict[str, Any]) -> str:
+    return ", ".join(f"{_shown(amount)} {_NAMES[name]}" for name, amount in row["amounts"].items() if amount)
+
+
+def _shown(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
 
 
 def _dollars(row: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ class System(Protocol):
     kept: str  # what it has written to disk when a turn is over
 
     def ask(self, session: str, question: str) -> Span:
-        """Says something in a session and waits for the answer: from the call to the end of the run."""
+        """Says something in a session and waits: from the call until it is answered, and what is kept of it written."""
         ...
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import statistics
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -18,14 +17,13 @@ from typing import Any
 from unittest.mock import patch
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from bench.progress import Steps
-from local.door_process import free_port
+from bench.serving import serving
 from local.turns import MOST_OF_ONE
 from tests.local_loop import forget, front_door, local_loop
 
@@ -64,18 +62,9 @@ def _stamping_model(deltas: int, every_s: float) -> Iterator[str]:
     async def say(_: Request) -> StreamingResponse:
         return StreamingResponse(_stamps(deltas, every_s), media_type="text/event-stream")
 
-    port = free_port(0)
     app = Starlette(routes=[Route("/v1/chat/completions", say, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with serving(app) as url:
+        yield f"{url}/v1"
 
 
 async def _stamps(deltas: int, every_s: float) -> AsyncIterator[str]:

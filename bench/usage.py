@@ -5,14 +5,16 @@ import time
 from collections import Counter as Tally
 from typing import Literal, NamedTuple
 
+from bench.batches import BatchUsage, count_batch
 from bench.counting import Counter, counted_stack
 from bench.growth import by_turn
 from bench.model import ANSWER, PERSON, Speech, TimedModel, question
 from bench.progress import Steps
 from bench.spans import Span
 from bench.stack import ME, request, wait_end
+from stepagent.api.beginning import Following
 from stepagent.api.chat import whole_chat
-from stepagent.api.service import Following, say, start_job
+from stepagent.api.service import say, start_job
 from stepagent.runs import RunId
 from tests.local_loop import LocalLoop
 
@@ -56,20 +58,22 @@ class Usage(NamedTuple):
     conversation_bytes: int  # as the last request to the model held it
 
 
-def count(quick: bool, steps: Steps) -> list[Usage]:
-    """The usage of one run of each shape."""
+def count(quick: bool, steps: Steps) -> tuple[list[Usage], BatchUsage]:
+    """The usage of one run of each shape, and what a batch uses beside its runs."""
     speech = Speech(answer=SPEECH.answer) if quick else SPEECH
-    steps.expect(len(SHAPES))
+    steps.expect(len(SHAPES) + 1)
     with TimedModel(speech) as model, counted_stack(model.base_url) as (loop, counter):
+        counter.wait_until_quiet()
         used = []
         for shape in SHAPES:
             steps.begin(shape.name)
             used.append(_count(shape, model, loop, counter))
-    return used
+        steps.begin("a batch")
+        return used, count_batch(quick, model, loop, counter)
 
 
 def _count(shape: Shape, model: TimedModel, loop: LocalLoop, counter: Counter) -> Usage:
-    counter.wait_until_quiet()
+    """Begins and ends with a stack that is quiet."""
     began = time.time()
     run_id = _run(shape, loop, counter)
     counter.wait_until_quiet()

@@ -82,8 +82,14 @@ class ApiClient:
 
     def list_pending(self) -> list[dict[str, Any]]:
         """All questions that wait for this caller, the oldest first."""
-        found: list[dict[str, Any]] = self._fetch("GET", "/interactions?status=pending")["data"]
-        return found
+        asked = {"status": "pending"}
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self._fetch("GET", f"/interactions?{urlencode(asked)}")
+            found += page["data"]
+            if not page["has_more"]:
+                return found
+            asked["after"] = page["next"]
 
     def read_interaction(self, interaction_id: str) -> dict[str, Any]:
         """A question as it stands."""

@@ -29,6 +29,7 @@ from starlette.routing import Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from local.callers import LocalCallersOnly
+from local.front_page import front_page
 from stepagent.api.cors import ALLOWED_HEADERS, ALLOWED_METHODS, EXPOSED_HEADERS, PREFLIGHT_S
 from stepagent.api.keys import bearer_in, caller_of_key, is_well_formed
 from stepagent.api.shapes import error_body
@@ -177,8 +178,10 @@ async def _healthz(_: Request) -> JSONResponse:
 def create_app(api_url: str, api_key: str) -> LocalCallersOnly:
     """The whole HTTP API."""
     front_door = FrontDoor(_load_stream_app(), api_url, api_key)
-    routes = [Route("/healthz", _healthz), Mount("/v1", app=front_door)]
-    app = Starlette(routes=routes, exception_handlers={404: _no_such_route, Exception: _crashed})
+    pages = [Route(path, front_page, methods=["GET"]) for path in ("/", "/v1", "/v1/")]
+    routes = [Route("/healthz", _healthz), *pages, Mount("/v1", app=front_door)]
+    refusals: dict[Any, Any] = {404: _no_such_route, 405: _no_such_route, Exception: _crashed}
+    app = Starlette(routes=routes, exception_handlers=refusals)
     return LocalCallersOnly(_for_local_pages(app))
 
 

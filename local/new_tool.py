@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from local.tool_files import logical_id, new_files
 from local.tool_places import NoPlace, with_function, with_tool
 from stepagent.agents import AgentSpec
-from stepagent.models import problems
+from stepagent.row_problems import in_words
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE, AGENTS, TOOLS = Path("template.yaml"), Path("catalog", "agents"), Path("catalog", "tools")
@@ -112,7 +112,7 @@ def _offered(root: Path, agent: str, name: str) -> dict[Path, str]:
     try:
         AgentSpec.model_validate(yaml.safe_load(text))
     except ValidationError as error:
-        raise Refused(f"{path} cannot have this tool: {problems(error)}.") from error
+        raise Refused(f"{path} cannot have this tool: {in_words(error, AgentSpec)}.") from error
     return {path: text}
 
 

@@ -16,6 +16,7 @@ from stepagent.catalog import load_catalog
 from stepagent.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parent.parent
+DOOR_MODULES = ("front_door.py", "front_page.py", "callers.py")  # of this folder, in the front door's process
 _PATIENCE_S = 600  # a model on this machine may read a prompt for minutes while something else is running
 SECRET_NAME = "stepagent/model-api-key"  # noqa: S105 (a name, no secret)
 
@@ -100,7 +101,7 @@ def _store_model_key(emulator: Emulator, key: str) -> tuple[str, str]:
 
 def _fingerprint(built: Build, model: str) -> str:
     """The build leaves out the streaming function, which the front door runs itself, and the embedded model's file."""
-    files = [*sorted((ROOT / "functions" / "stream").glob("*.py")), ROOT / "local" / "front_door.py"]
+    files = [*sorted((ROOT / "functions" / "stream").glob("*.py")), *(ROOT / "local" / name for name in DOOR_MODULES)]
     parts = [built.digest.encode(), model.encode(), *(file.read_bytes() for file in files)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 

@@ -63,7 +63,7 @@ def up(folder: Path, choice: ModelChoice, console: Console, *, tied: bool) -> Ha
             _install_model(console)
         with Steps(console) as steps:
             found = find(folder)
-            if found and (handle := _reuse(folder, found, choice, tied)):
+            if found and (handle := _reuse(folder, found, choice, console, tied)):
                 return handle
             try:
                 # Clients know the address of what ran: it stays.
@@ -84,8 +84,8 @@ def down(folder: Path) -> bool:
     return ran
 
 
-def _reuse(folder: Path, found: Running, choice: ModelChoice, tied: bool) -> Handle | None:
-    """What runs, if it is what a start would bring up; otherwise its front door makes room."""
+def _reuse(folder: Path, found: Running, choice: ModelChoice, console: Console, tied: bool) -> Handle | None:
+    """What runs, if it is what a start would bring up; otherwise it is said why not, and its front door makes room."""
     from local.release import prepare
 
     if found.tied and not tied:
@@ -95,8 +95,17 @@ def _reuse(folder: Path, found: Running, choice: ModelChoice, tied: bool) -> Han
         return Handle(found, fresh=False)
     if found.tied:
         raise StackBusy("A chat in another terminal runs the stack with another model or older code. End it first.")
+    console.print(f"{_reason(found, choice, aws)}: the stack starts anew.", markup=False, soft_wrap=True)
     door_process.stop(folder)
     return None
+
+
+def _reason(found: Running, choice: ModelChoice, aws: emulator.Emulator | None) -> str:
+    if aws is None:
+        return "The local AWS has ended"
+    if found.model != choice.label:
+        return f"The model was {found.model} and is {choice.label}"
+    return "The code or a setting has changed"
 
 
 def _start(folder: Path, choice: ModelChoice, steps: Steps, *, tied: bool, door_port: int) -> Handle:

@@ -9,7 +9,7 @@ import pytest
 from stepagent import cancelling, resuming
 from stepagent.agents import AgentSpec
 from stepagent.api import batches as api
-from stepagent.api import service
+from stepagent.api import beginning
 from stepagent.api.batch_requests import read_batch_request
 from stepagent.api.keys import Caller
 from stepagent.batches import ends, preparing, running, starting
@@ -60,9 +60,9 @@ def install(patch: pytest.MonkeyPatch) -> Service:
     empty_tables()
     bucket.empty_bucket()
     fake = Service()
-    patch.setattr(service, "find_agent", lambda name: HELPER)
+    patch.setattr(beginning, "find_agent", lambda name: HELPER)
     patch.setattr(api, "find_agent", lambda name: HELPER)
-    patch.setattr(service, "start_execution", fake.start_run)
+    patch.setattr(beginning, "start_execution", fake.start_run)
     patch.setattr(resuming, "start_execution", fake.start_run)
     patch.setattr(resuming, "execution_status", lambda run: "RUNNING")
     patch.setattr(cancelling, "stop_execution", lambda run: None)

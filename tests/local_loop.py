@@ -123,6 +123,7 @@ def front_door(loop: LocalLoop, *, log: Path | None = None) -> Iterator[httpx.Cl
         "STEPAGENT_API_URL": loop.stack.api_url,
         "STEPAGENT_API_KEY": API_KEY,
         "PYTHONPATH": str(ROOT / LIBRARY),
+        "PYTHONUNBUFFERED": "1",  # its log is read while it runs
     }
     with (
         log.open("wb") if log else nullcontext() as output,

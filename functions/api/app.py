@@ -14,9 +14,10 @@ from stepagent.answering import answer
 from stepagent.api import openapi, service, shapes
 from stepagent.api.body import raw_body
 from stepagent.api.cors import ALLOWED_HEADERS, EXPOSED_HEADERS, allowed_origins
+from stepagent.api.interactions import InteractionsQuery, show_interactions
 from stepagent.api.keys import Caller, caller_in
 from stepagent.api.plans import with_live_plan
-from stepagent.api.query import PendingQuery, read_query
+from stepagent.api.query import read_query
 from stepagent.api.requests import read_answer_request
 from stepagent.errors import NotFound, RequestError
 from stepagent.observe import logger, observed
@@ -58,8 +59,8 @@ def cancel_run(run_id: str) -> dict[str, Any]:
 
 @app.get("/interactions")
 def list_interactions() -> dict[str, Any]:
-    query = read_query(app.current_event.query_string_parameters, PendingQuery)
-    return shapes.interactions(answering.list_interactions(_caller().principal, query.status))
+    query = read_query(app.current_event.query_string_parameters, InteractionsQuery)
+    return show_interactions(query, _caller().principal)
 
 
 @app.get("/interactions/<interaction_id>")

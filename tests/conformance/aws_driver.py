@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from samtranslator.yaml_helper import yaml_parse
 
 from stepagent.agents import MAX_CALLS_PER_TURN, Limits
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.executions import client, start_execution
 from stepagent.runs import ENDED, Decision, RunId, RunKey
 from stepagent.store.runs import load_run

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from stepagent import executions
 from stepagent.answering import answer
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.clock import now
 from stepagent.errors import RequestError
 from stepagent.history import fit, to_messages

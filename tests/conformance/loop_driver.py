@@ -6,8 +6,8 @@ import re
 import time
 from typing import Any
 
+from stepagent.api.beginning import session_key_of
 from stepagent.api.chat import Transcript
-from stepagent.api.service import session_key_of
 from stepagent.clock import now
 from stepagent.executions import client, execution_status, start_execution
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage

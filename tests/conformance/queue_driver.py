@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.runs import ENDED, Principal, Run, RunId, RunKey
 from stepagent.settings import settings
 from stepagent.store.runs import load_run

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from stepagent.api.beginning import Following
 from stepagent.api.chat import whole_chat
 from stepagent.api.requests import ChatRequest, read_chat_request
-from stepagent.api.service import Following, read_run, say
+from stepagent.api.service import read_run, say
 from stepagent.runs import Call, Principal, Run, RunId
 from stepagent.store.conversation import load_history
 from stepagent.store.journal import read_events

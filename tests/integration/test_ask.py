@@ -249,7 +249,8 @@ def test_owner_lists_and_reads_what_waits_and_nobody_else_does(
     assert (read["status"], read["text"], read["history"][0]["status"]) == ("pending", "Which colour?", "pending")
     other = {"Authorization": "Bearer other-key"}
     assert httpx.get(f"{loop.stack.api_url}/interactions/{question}", headers=other).status_code == 404
-    assert httpx.get(f"{loop.stack.api_url}/interactions", headers=other).json() == {"object": "list", "data": []}
+    nothing = {"object": "list", "data": [], "has_more": False, "next": None}
+    assert httpx.get(f"{loop.stack.api_url}/interactions", headers=other).json() == nothing
     api.post(f"/interactions/{question}", json={"answer": "blue"})
     loop.wait_end(RunId(standing["run_id"]))
     listed = api.get("/interactions").json()["data"]

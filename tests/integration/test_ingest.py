@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from stepagent.api import service
+from stepagent.api import beginning
+from stepagent.api.beginning import session_key_of
 from stepagent.api.requests import read_job_request
-from stepagent.api.service import read_run, session_key_of, start_job
+from stepagent.api.service import read_run, start_job
 from stepagent.messages import UserMessage
 from stepagent.runs import ENDED, Principal, Run, RunId, RunKey
 from stepagent.store.conversation import load_history
@@ -193,7 +194,7 @@ def test_run_is_started_when_the_first_delivery_died_between_its_record_and_its_
     job = a_job("torn", message_id="torn")
     request = read_job_request(json.dumps(job).encode()).as_chat()
     with monkeypatch.context() as patch:
-        patch.setattr(service, "start_execution", dies)
+        patch.setattr(beginning, "start_execution", dies)
         with pytest.raises(SystemExit):
             start_job(request, QUEUE, "torn")
     assert deliver(loop, ("E1", job)) == []

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
+from stepagent.api.beginning import session_key_of
 from stepagent.api.keys import digest_of, make_key
-from stepagent.api.service import session_key_of
 from stepagent.clock import now
 from stepagent.runs import Principal
 from stepagent.spending import KeyBudget

@@ -14,6 +14,8 @@ from tests.soak.soaking import Plan, Report, soak
 
 RUNS, AT_ONCE, PATIENCE_S = 40, 20, 600
 OFTEN = Rates(model=0.2, kills_per_s=0.03)
+# Beside the kinds that are certain in any soak of this size: those of the model are the seed's, and come often enough.
+MET = ("model 429", "model 500", "model cuts its stream", "model is slow", "message repeated", "answer repeated")
 
 pytestmark = linux_only
 
@@ -40,5 +42,6 @@ def test_no_result_is_wrong(report: Report) -> None:
 
 
 def test_every_kind_of_fault_was_met(report: Report) -> None:
-    kinds = " ".join(report.faults)
-    assert [kind for kind in ("model", "killed", "repeated", "invoked again", "clock") if kind not in kinds] == []
+    assert report.never_came == []
+    assert [kind for kind in MET if not report.faults.get(kind)] == []
+    assert [kind for kind in report.faults if kind.endswith("invoked again")]  # which one is chance

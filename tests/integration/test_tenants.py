@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from stepagent.api.service import read_run, say, session_key_of
+from stepagent.api.beginning import session_key_of
+from stepagent.api.service import read_run, say
 from stepagent.delegation import sub_run_of
 from stepagent.runs import CallKey, Principal, RunKey
 from tests.integration.runs import question, wait_for_event

@@ -39,6 +39,7 @@ class Faults:
         self.seed, self.rates = seed, rates
         self._counts: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
+        self._met: dict[int, set[ModelFault]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -50,6 +51,11 @@ class Faults:
         with self._lock:
             self._counts[kind] += times
 
+    def met(self, task: int) -> frozenset[ModelFault]:
+        """The faults of the model that a task has met, by its number."""
+        with self._lock:
+            return frozenset(self._met.get(task, ()))
+
     def chance(self, *place: object) -> random.Random:
         """Chance that depends on the seed and the place alone."""
         return random.Random("/".join(map(str, (self.seed, *place))))
@@ -59,7 +65,7 @@ class Faults:
         chance = self.chance("copies", *place)
         return chance.randint(2, 5) if chance.random() < self.rates.repeated else 1
 
-    def disturb(self, turn: str, reply: Reply) -> Reply | Fault:
+    def disturb(self, task: int, turn: str, reply: Reply) -> Reply | Fault:
         """The reply of a model, or what goes wrong in its place, at most so many times in a row for one turn."""
         with self._lock:
             self._asked[turn] += 1
@@ -69,6 +75,8 @@ class Faults:
             return reply
         kind = chance.choices(list(_MODEL_FAULTS), list(_MODEL_FAULTS.values()))[0]
         self.count(kind)
+        with self._lock:
+            self._met.setdefault(task, set()).add(kind)
         return _faulty(kind, reply, chance)
 
 

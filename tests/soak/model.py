@@ -5,7 +5,7 @@ from typing import Any
 from tests.scripted_model import ScriptedModel
 from tests.scripted_replies import Answer, Fault
 from tests.soak.faults import Faults
-from tests.soak.script import BrokenConversation, reply_to
+from tests.soak.script import BrokenConversation, label_of, reply_to
 
 
 def make_model(faults: Faults, broken: list[str]) -> ScriptedModel:
@@ -17,7 +17,7 @@ def make_model(faults: Faults, broken: list[str]) -> ScriptedModel:
         except BrokenConversation as error:
             broken.append(f"{error}: {str(request['messages'])[:500]}")
             return Fault(400)
-        return faults.disturb(_turn(request), reply)
+        return faults.disturb(label_of(request), _turn(request), reply)
 
     return ScriptedModel(default=answer)
 

@@ -46,4 +46,9 @@ def _figures(report: Report) -> dict[str, Any]:
 
 
 def _faults_found(report: Report) -> dict[str, list[str]]:
-    return {"lost": report.lost, "duplicated effects": report.duplicated, "wrong results": report.all_wrong}
+    return {
+        "lost": report.lost,
+        "duplicated effects": report.duplicated,
+        "wrong results": report.all_wrong,
+        "kinds of faults that never came": report.never_came,
+    }

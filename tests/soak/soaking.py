@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.local_loop import LocalLoop
 from tests.processes import memory_mb, processes_of
+from tests.soak.bounds import beyond, never_came
 from tests.soak.clocks import count_clocks
 from tests.soak.disturbing import disturbed
 from tests.soak.faults import Faults
@@ -60,7 +61,16 @@ class Report:
 
     @property
     def all_wrong(self) -> list[str]:
-        return [*(what for verdict in self.verdicts for what in verdict.wrong), *self.wrong]
+        wrong = [what for verdict in self.verdicts for what in verdict.wrong]
+        return [*wrong, *self.wrong, *beyond(self.verdicts, self.faults)]
+
+    @property
+    def never_came(self) -> list[str]:
+        return never_came(self.faults, len(self.verdicts))
+
+    @property
+    def passed(self) -> bool:
+        return not (self.lost or self.duplicated or self.all_wrong or self.never_came)
 
 
 class Progress:
@@ -86,7 +96,7 @@ def soak(folder: Path, plan: Plan, faults: Faults, show: Callable[[Progress], No
         took_s = time.monotonic() - began
         effects = Counter(stack.effects.read_text().splitlines())
         with ThreadPoolExecutor(8) as pool:
-            verdicts = list(pool.map(lambda task: judge(task, effects), tasks))
+            verdicts = list(pool.map(lambda task: judge(task, effects, faults.met(task.number)), tasks))
         counts = {**faults.counts, **count_clocks(stack.clocks)}
         wrong = [*traffic.wrong, *stack.broken]
     return Report(plan, took_s, peak[0], counts, verdicts, wrong, waiting_on)

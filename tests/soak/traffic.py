@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.runs import ENDED, InteractionId, Principal, Run, RunId, RunKey
 from stepagent.store.runs import load_run
 from tests.soak.faults import Faults
@@ -19,7 +19,7 @@ from tests.soak.tasks import Task
 Json = dict[str, Any]
 
 _LOOK_S = 1.0
-_PAUSE_S = 1.0  # before a client tries again, and twice as long each time
+_PAUSE_S, _MOST_PAUSE_S = 1.0, 16.0  # before a client tries again: twice as long each time, up to the most
 _MOST_FOLLOWERS = 2  # of one run: each looks at the journal again and again
 
 
@@ -103,21 +103,26 @@ class Traffic:
         """The answer, once there is one: a client tries again where a server failed. None where none came."""
         headers, pause_s = {"Idempotency-Key": key or f"begin-{task.label}"}, _PAUSE_S
         while time.monotonic() < self._deadline:
-            try:
-                answer = self._stack.http.post(path, json=body, headers=headers)
-            except httpx.TransportError:
+            answer = self._posted(path, body, headers)
+            if answer is None:
                 self._faults.count("request unanswered, sent again")
-                continue
-            if answer.status_code < 300 or "X-StepAgent-Run-Id" in answer.headers:  # a run that failed is one, too
+            elif answer.status_code < 300 or "X-StepAgent-Run-Id" in answer.headers:  # a run that failed is one, too
                 return answer
-            if answer.status_code < 500:
+            elif answer.status_code < 500:
                 self.wrong.append(f"{task.label}: POST {path}: {answer.status_code} {answer.text[:300]}")
                 return None
-            self._faults.count(f"request answered with {answer.status_code}, sent again")
+            else:
+                self._faults.count(f"request answered with {answer.status_code}, sent again")
             time.sleep(pause_s)
-            pause_s *= 2
+            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
         self.wrong.append(f"{task.label}: POST {path} was not answered")
         return None
+
+    def _posted(self, path: str, body: Json, headers: dict[str, str]) -> httpx.Response | None:
+        try:
+            return self._stack.http.post(path, json=body, headers=headers)
+        except httpx.TransportError:
+            return None
 
     @staticmethod
     def _at_once(copies: int, act: Callable[[], object]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stepagent.answer_form import AnswerForm
 from stepagent.errors import (
     ConfigurationError,
     ModelBusy,
@@ -198,6 +199,16 @@ def test_no_other_model_is_asked_when_something_was_seen(provider: Provider, kin
     with pytest.raises(kind, match="broken off"):
         asked(a_model("a"), a_model("b"))
     assert provider.models == ["a"]
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_next_model_is_asked_when_what_was_said_is_shown_to_nobody_before_it_has_its_form(
+    provider: Provider, kind: type[ModelError]
+) -> None:
+    provider.says, provider.script = "Hel", [kind("broken off"), said("ok")]
+    heard, formed = Heard(), REQUEST._replace(form=AnswerForm())
+    reply = ask([a_model("a"), a_model("b")], formed, Wishes(), Remembered().memory, heard)
+    assert (reply.text, provider.models, heard.texts) == ("ok", ["a", "b"], [])
 
 
 def test_error_is_the_last_models_when_all_fail(provider: Provider) -> None:

@@ -184,12 +184,13 @@ def test_input_waits_for_its_session(service: Service) -> None:
     begin('{"input": "one", "session_id": "s"}\n{"input": "two", "session_id": "s"}')
     first, second = prepare()
     run_input(first, "token 0")
-    with pytest.raises(Conflict):
-        run_input(second, "token 1")
+    for token in ("token 1", "token 2"):
+        with pytest.raises(Conflict):
+            run_input(second, token)
     end(run_of(first).run_id)
-    run_input(second, "token 1")
+    run_input(second, "token 3")
     end(run_of(second).run_id)
-    assert service.answered == [("token 0", True), ("token 1", True)]
+    assert service.answered == [("token 0", True), ("token 3", True)]
 
 
 def test_state_is_entered_again_when_step_functions_takes_no_more(
@@ -201,7 +202,7 @@ def test_state_is_entered_again_when_step_functions_takes_no_more(
     begin(["one"])
     [ref] = prepare()
     with monkeypatch.context() as patch:
-        patch.setattr("stepagent.api.service.start_execution", refuse)
+        patch.setattr("stepagent.api.beginning.start_execution", refuse)
         with pytest.raises(RecordUnavailable):
             run_input(ref, "token")
     run_input(ref, "again")

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from bench.cost import Overheads, amounts, bill, load_prices, loop_amounts, overheads_of
+from bench.cost import Overheads, amounts, loop_amounts, overheads_of
+from bench.prices import bill, load_prices
 from bench.usage import Shape, Usage
 
 OVERHEADS = Overheads(turn_s=0.05, loop_turn_s=0.01)

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import NAMES
+from bench.cost import overheads_of
 from bench.overhead import CALLS, RUNS, TURNS
+from bench.plots import digest, shown
 from bench.report import page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,18 +22,39 @@ def results() -> dict[str, Any]:
     return found
 
 
+def headings(text: str) -> list[str]:
+    return re.findall(r"^## (.+)$", text, re.M)
+
+
 def test_page_is_made_of_the_figures(results: dict[str, Any]) -> None:
     assert (DOCS / "benchmarks.md").read_text() == page(results), "make bench writes docs/benchmarks.md"
 
 
-def test_pictures_of_the_page_are_there(results: dict[str, Any]) -> None:
+def test_page_has_the_sections_that_were_measured(results: dict[str, Any]) -> None:
+    alone = [headings(page({"machine": results["machine"], name: results[name]})) for name in NAMES]
+    assert all(alone)
+    assert headings(page(results)) == [heading for found in alone for heading in found]
+
+
+def test_pictures_show_the_figures_of_the_page(results: dict[str, Any]) -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(bench-(\w+)\.svg\)", page(results))
+    assert {name: shown(DOCS / f"bench-{name}.svg") for name in pictures} == {
+        name: digest(results[name]) for name in pictures
+    }
+
+
+def test_pictures_are_those_of_the_page(results: dict[str, Any]) -> None:
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page(results))
     assert pictures
-    assert all((DOCS / picture).exists() for picture in pictures)
+    assert sorted(pictures) == sorted(file.name for file in DOCS.glob("bench-*.svg"))
 
 
 def test_pictures_name_no_day(results: dict[str, Any]) -> None:
     assert not [svg.name for svg in DOCS.glob("bench-*.svg") if "<dc:date>" in svg.read_text()]
+
+
+def test_costs_stand_on_the_overheads_of_the_page(results: dict[str, Any]) -> None:
+    assert results["cost"]["overheads"] == overheads_of(results["overhead"])._asdict()
 
 
 def test_readme_says_what_was_measured(results: dict[str, Any]) -> None:

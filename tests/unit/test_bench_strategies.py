@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bench.strategies import TASKS, WAYS, Done, Script, Task, _summary, lines, question
+from bench.strategies import WAYS, Done, _summary, lines
+from bench.tasks import TASKS, Script, Task, question
 from stepagent.planning.plan import make_plan
 from stepagent.planning.reading import read_as
 from stepagent.planning.revising import PlanDraft

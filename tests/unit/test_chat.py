@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from stepagent.api import beginning
 from stepagent.api import chat as subject
 from stepagent.api import follow as following
-from stepagent.api import service
+from stepagent.api.beginning import Following
 from stepagent.api.chat import Transcript, stream_chat, whole_chat
 from stepagent.api.requests import ChatRequest, read_chat_request
-from stepagent.api.service import Following, say
+from stepagent.api.service import say
 from stepagent.api.shapes import KEEP_ALIVE
 from stepagent.api.streams import KEEP_ALIVE_S, kept_alive
 from stepagent.catalog import FoundAgent
@@ -309,10 +310,10 @@ def test_session_is_busy_when_another_request_took_it_at_the_same_moment(monkeyp
     def started(run_id: RunId) -> None:
         raise AssertionError("a run that is not recorded must not start")
 
-    monkeypatch.setattr(service, "find_agent", found)
-    monkeypatch.setattr(service, "load_session", idle)
-    monkeypatch.setattr(service, "create_run", beaten)
-    monkeypatch.setattr(service, "start_execution", started)
+    monkeypatch.setattr(beginning, "find_agent", found)
+    monkeypatch.setattr(beginning, "load_session", idle)
+    monkeypatch.setattr(beginning, "create_run", beaten)
+    monkeypatch.setattr(beginning, "start_execution", started)
     with pytest.raises(Conflict) as refused:
         say(request_for(session_id="s"), Principal(OWNER))
     assert (refused.value.http_status, refused.value.error_code) == (409, "session_busy")

@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from stepagent.api import beginning, service, shapes
 from stepagent.api import idempotency as subject
-from stepagent.api import service, shapes
+from stepagent.api.beginning import Following
 from stepagent.api.idempotency import request_key
 from stepagent.api.requests import ChatRequest, read_chat_request, read_idempotency_key
-from stepagent.api.service import Following, join_job, say, start_job
+from stepagent.api.service import join_job, say, start_job
 from stepagent.catalog import FoundAgent
 from stepagent.errors import Conflict, IdempotencyKeyReused, InvalidRequest, RecordConflict
 from stepagent.executions import LOST
@@ -92,12 +93,12 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Record:
     def found(name: str) -> FoundAgent:
         return FoundAgent(a_run().agent, a_run().tools, {})
 
-    for module in (subject, service):
+    for module in (subject, service, beginning):
         for name in set(dir(Record)) & set(vars(module)):
             monkeypatch.setattr(module, name, getattr(made, name))
-    monkeypatch.setattr(service, "find_agent", found)
-    monkeypatch.setattr(service, "ensure_execution", lambda run: run)
-    monkeypatch.setattr(service, "last_event", lambda run_id: None)
+    monkeypatch.setattr(beginning, "find_agent", found)
+    monkeypatch.setattr(beginning, "ensure_execution", lambda run: run)
+    monkeypatch.setattr(beginning, "last_event", lambda run_id: None)
     return made
 
 
@@ -182,7 +183,7 @@ def test_start_is_finished_when_whoever_began_the_run_died_before_it(
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(service, "start_execution", dies)
+        patch.setattr(beginning, "start_execution", dies)
         with pytest.raises(SystemExit):
             say(request_for(), OWNER, "k")
     joined = say(request_for(), OWNER, "k")
@@ -312,7 +313,7 @@ def test_request_that_joins_a_run_has_it_go_on_when_its_execution_was_lost(
 ) -> None:
     run = say(request_for(), OWNER, "k").run
     resumed: list[Run] = []
-    monkeypatch.setattr(service, "start_execution", lambda name: False)
-    monkeypatch.setattr(service, "ensure_execution", resumed.append)
+    monkeypatch.setattr(beginning, "start_execution", lambda name: False)
+    monkeypatch.setattr(beginning, "ensure_execution", resumed.append)
     say(request_for(), OWNER, "k")
     assert resumed == [run]

@@ -87,6 +87,20 @@ def test_no_page_is_read_when_there_are_runs_enough() -> None:
     assert len(a_client(paged(asked)).list_runs(limit=1)) == len(asked) == 1
 
 
+def test_pages_of_questions_are_read_until_there_are_no_more() -> None:
+    asked: list[dict[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(dict(request.url.params))
+        left = {"": (["i1", "i2"], "i2"), "i2": ([], "i3"), "i3": (["i4"], None)}
+        found, following = left[request.url.params.get("after", "")]
+        data = [{"interaction_id": each} for each in found]
+        return httpx.Response(200, json={"data": data, "has_more": following is not None, "next": following})
+
+    assert [each["interaction_id"] for each in a_client(answer).list_pending()] == ["i1", "i2", "i4"]
+    assert asked == [{"status": "pending", **more} for more in ({}, {"after": "i2"}, {"after": "i3"})]
+
+
 def test_session_is_asked_for_by_its_name_whatever_that_holds() -> None:
     asked: list[dict[str, str]] = []
     a_client(paged(asked)).list_runs(session_id="a&b=c ü", limit=1)

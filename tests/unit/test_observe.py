@@ -1,6 +1,8 @@
 """The log: each line bears the ids of what its function works on, and no word that a caller chose."""
 
 import asyncio
+import io
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ from stepagent.observe import identify, ids_in, logger, observed
 from stepagent.tools import tool
 from tests.log_capture import captured_log, lines
 
+PAYLOAD = "4000-1234"
 RUN, CALL, QUESTION = "run_abc_1", "call_1_2_0", "q1w2e3r4t5y6u7i8o9p0as"
 
 
@@ -89,3 +92,31 @@ def test_lines_of_a_tool_bear_the_ids_of_its_call() -> None:
     with captured_log() as stream, pytest.raises(KeyError):
         absent({"run_id": RUN}, None)  # the event has no call
     assert [line["run_id"] for line in lines(stream)] == [RUN]
+
+
+def test_other_handlers_of_the_process_show_no_words_of_what_is_logged() -> None:
+    stream = io.StringIO()
+    other = logging.StreamHandler(stream)
+    logging.getLogger().addHandler(other)
+    try:
+        raise ValueError(PAYLOAD)  # its line is shown
+    except ValueError:
+        with captured_log():
+            logger.exception("it broke")
+    finally:
+        logging.getLogger().removeHandler(other)
+    assert ("it broke" in stream.getvalue(), PAYLOAD in stream.getvalue()) == (True, False)
+
+
+def test_server_of_streams_logs_what_is_raised_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    server, handler = logging.getLogger("uvicorn.error"), logging.StreamHandler(stream)
+    monkeypatch.setattr(server, "level", logging.INFO)  # servers of other tests say nothing
+    server.addHandler(handler)
+    try:
+        raise ValueError(PAYLOAD)  # its line is shown
+    except ValueError:
+        server.exception("Exception in ASGI application")
+    finally:
+        server.removeHandler(handler)
+    assert ("ValueError" in stream.getvalue(), PAYLOAD in stream.getvalue()) == (True, False)

@@ -1,5 +1,6 @@
 """What a process keeps of conversations: whoever reads with it reads what the record holds, and less of it."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -7,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepagent.messages import AssistantMessage, UserMessage
-from stepagent.runs import CallKey, CallResult, Decision, Outcome, Run, RunStatus, StopReason, TurnRecord
+from stepagent.runs import CallKey, CallResult, Decision, Outcome, Run, RunStatus, SessionKey, StopReason, TurnRecord
 from stepagent.store.calls import store_result
-from stepagent.store.conversation import load_history
+from stepagent.store.conversation import Part, load_history
 from stepagent.store.recent import RecentHistory
 from stepagent.store.runs import create_run
 from stepagent.store.table import query
@@ -122,6 +123,30 @@ def test_conversation_is_read_from_the_first_call_without_a_result(items_read: l
 def test_conversation_is_read_as_a_whole_when_it_is_too_long_to_be_kept(items_read: list[int]) -> None:
     grow(Session(), RecentHistory(100), 4)
     assert items_read == [1, 3, 7, 10]
+
+
+def test_others_are_kept_when_one_conversation_is_too_long(items_read: list[int]) -> None:
+    process, short, long = RecentHistory(1_500), Session("short"), Session("long")
+    grow(long, process, 8)
+    grow(short, process, 2)
+    items_read.clear()
+    for session in (long, short):
+        process.load(session.run.key.session)
+    assert items_read == [25, 3]
+
+
+def test_no_turn_waits_long_when_thousands_of_conversations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Part("M#1", (UserMessage(text="x" * 40),))
+    monkeypatch.setattr("stepagent.store.recent.load_parts", lambda session, after: [] if after else [short])
+    process = RecentHistory(2_000_000)
+    for number in range(20_000):
+        process.load(SessionKey(f"short{number}"))
+    monkeypatch.setattr(
+        "stepagent.store.recent.load_parts", lambda *_: [Part("M#1", (UserMessage(text="x" * 1_900_000),))]
+    )
+    began = time.process_time()
+    process.load(SessionKey("long"))
+    assert time.process_time() - began < 1
 
 
 def test_conversations_that_were_read_last_are_kept_when_there_is_no_room_for_all(items_read: list[int]) -> None:

@@ -10,9 +10,9 @@ from openai.types.responses import response_create_params
 
 from stepagent.api import follow as following
 from stepagent.api import responses as subject
+from stepagent.api.beginning import Following
 from stepagent.api.responses import show_response, stream_response, whole_response
 from stepagent.api.responses_requests import ResponseRequest, read_response_request
-from stepagent.api.service import Following
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.runs import Failure, Run, RunStatus, StopReason
 from stepagent.store.journal import Event

@@ -1,72 +1,32 @@
 """Runs whose executions were lost, over the record's own conditions: whoever finds it, one takes the place."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent import asking, cancelling, delegation, delivering, resuming, returning
-from stepagent.agents import AgentSpec
+from stepagent import asking, cancelling
 from stepagent.answering import answer, read_interaction
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.asking import ask
 from stepagent.cancelling import cancel_run
-from stepagent.catalog import FoundAgent
 from stepagent.clock import now
 from stepagent.delegation import start_workflow, sub_run_of
 from stepagent.ending import execution_ended, finalize
 from stepagent.errors import Expired, NotFound
 from stepagent.executions import LOST, SERVICE_RESTART, ExecutionName, current_execution
 from stepagent.resuming import MAX_RESUMPTIONS, ensure_execution
-from stepagent.runs import Call, InteractionId, Principal, Run, RunKey, RunStatus
+from stepagent.runs import Principal, RunKey, RunStatus
 from stepagent.store.calls import load_call
 from stepagent.store.questions import begin_delivery, store_answer
 from stepagent.store.runs import count_execution, require_run
 from stepagent.tools.execution import to_result
-from tests.builders import OWNER, RUN_ID, a_call, a_run, a_tool
+from tests.builders import OWNER, RUN_ID, a_call, a_run
 from tests.recorded import act, begin
-from tests.tables import empty_tables, tables_in_memory
-
-ASK = a_tool("ask", kind="interactive", target="", parameters={"type": "object"})
-QUESTION = a_call(name="ask", kind="interactive", arguments={"question": "Which?"})
-HELPER = a_tool("helper", kind="agent", target="aide", parameters={"type": "object"})
-DELEGATED = a_call(name="helper", kind="agent", arguments={"task": "find it"})
-
-
-class Service:
-    """Step Functions: executions by name, and the states that wait. Stands for `stepagent.executions`."""
-
-    def __init__(self) -> None:
-        self.standing: dict[str, str] = {}
-        self.turns: dict[str, int] = {}
-        self.waiting: set[str] = set()
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def status(self, run: Run) -> str | None:
-        found = self.standing.get(current_execution(run))
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()  # somebody else comes between the look and what it leads to
-        return found
-
-    def start(self, run: Run) -> bool:
-        name = current_execution(run)
-        if name in self.standing:
-            return False
-        self.standing[name], self.turns[name] = "RUNNING", max(1, run.turns)
-        return True
-
-    def resume(self, token: str, next_kind: Mapping[str, Any] = {}) -> bool:
-        alive = token in self.waiting
-        self.waiting.discard(token)
-        return alive
-
-    def restart(self) -> None:
-        """All that runs is lost, and nobody waits any more."""
-        self.standing = {name: LOST if status == "RUNNING" else status for name, status in self.standing.items()}
-        self.waiting.clear()
+from tests.steps_in_record import DELEGATED, QUESTION, Service, asked, begun, install
+from tests.tables import tables_in_memory
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,30 +38,7 @@ def _tables() -> Iterator[None]:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     """A service that runs nothing, and nothing in the record."""
-    empty_tables()
-    steps = Service()
-    monkeypatch.setattr(resuming, "execution_status", steps.status)
-    for module in (resuming, delegation):
-        monkeypatch.setattr(module, "start_execution", steps.start)
-    for module in (delegation, delivering, asking, returning):
-        monkeypatch.setattr(module, "resume_execution", steps.resume)
-    aide = AgentSpec(name="aide", instructions="Aid.", tools=("search",))
-    monkeypatch.setattr(delegation, "find_agent", lambda name: FoundAgent(aide, (a_tool(),), {}))
-    return steps
-
-
-def begun(service: Service, call: Call = QUESTION) -> Run:
-    """A run whose first turn asked for one call, with an execution."""
-    begin(a_run(ASK, HELPER, created_at=now()), call)
-    service.start(require_run(RUN_ID))
-    return require_run(RUN_ID)
-
-
-def asked(service: Service, token: str = "first") -> InteractionId:
-    service.waiting.add(token)
-    ask(RUN_ID, QUESTION.call_id, token)
-    [question] = require_run(RUN_ID).pending
-    return question
+    return install(monkeypatch)
 
 
 def lose(service: Service, times: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepagent.api.service import session_key_of
+from stepagent.api.beginning import session_key_of
 from stepagent.runs import CallKey, Principal, RunKey, SessionKey
 
 NUMBERS = st.integers(0, 10**9)

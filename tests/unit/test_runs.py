@@ -8,10 +8,10 @@ import pytest
 
 from stepagent.api import conversation
 from stepagent.api import runs as subject
+from stepagent.api.beginning import session_key_of
 from stepagent.api.conversation import shown_entries
 from stepagent.api.query import read_query
 from stepagent.api.runs import EntriesQuery, RunsQuery, read_run_request, show_conversation, show_runs, show_session
-from stepagent.api.service import session_key_of
 from stepagent.api.shapes import run_view
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.messages import AssistantMessage, ToolCall, UserMessage

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from stepagent.agents import Limits
-from stepagent.api import service
+from stepagent.api import beginning
 from stepagent.errors import BudgetSpent
 from stepagent.runs import Run, RunId
 from stepagent.spending import KeyBudget, Period, Spent, UsedKey, period_of, renews_at, within_budget
@@ -156,15 +156,15 @@ def test_nothing_is_counted_when_nothing_was_spent() -> None:
 
 
 def test_agent_is_bounded_by_what_is_left_to_spend_with_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "now", lambda: NOON)
+    monkeypatch.setattr(beginning, "now", lambda: NOON)
     spend(run_with(TOKENS), input_tokens=990)
-    agent = service._within_budget(a_run().agent, UsedKey(key_id="key_1", budget=TOKENS))
+    agent = beginning._within_budget(a_run().agent, UsedKey(key_id="key_1", budget=TOKENS))
     assert agent.limits.max_total_tokens == 10
 
 
 def test_agent_is_as_it_was_when_the_key_has_no_budget() -> None:
     agent = a_run().agent
-    assert service._within_budget(agent, UsedKey(key_id="key_1")) is agent
+    assert beginning._within_budget(agent, UsedKey(key_id="key_1")) is agent
 
 
 def _calls_of_say() -> Iterator[tuple[str, set[str | None]]]:

@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aws_lambda_powertools.metrics import MetricUnit
 
 from stepagent.errors import ModelBusy
@@ -14,7 +16,7 @@ from stepagent.llm.reply import Origin, Reply
 from stepagent.observe import logger
 from stepagent.runs import CallResult, Decision, StopReason
 from stepagent.telemetry import UNTIMED, CallEnd, count_end, count_error, measure, tell_call
-from stepagent.turn_watch import TurnWatch
+from stepagent.turn_watch import CONVENTIONAL_PROVIDERS, TurnWatch
 from stepagent.usage import Usage
 from tests.builders import NOON, RUN_ID, a_call, a_run, said
 from tests.log_capture import Line, Series, captured_log, lines, metrics
@@ -71,6 +73,19 @@ def test_line_of_a_turn_has_the_names_of_the_conventions(log: StringIO) -> None:
         "gen_ai.usage.cache_read.input_tokens": 60,
         "gen_ai.usage.reasoning.output_tokens": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("ours", "conventional"),
+    [("azure", "azure.ai.openai"), ("bedrock", "aws.bedrock"), ("gemini", "gcp.gemini"), ("mistral", "mistral_ai")],
+)
+def test_provider_has_the_name_of_the_conventions(log: StringIO, ours: str, conventional: str) -> None:
+    assert told(log, a_reply(provider=ours))["gen_ai.provider.name"] == conventional
+
+
+def test_every_provider_that_has_another_name_in_the_conventions_is_in_the_catalog() -> None:
+    listed = yaml.safe_load((Path(__file__).parents[2] / "catalog" / "models.yaml").read_text())["providers"]
+    assert CONVENTIONAL_PROVIDERS.keys() <= listed.keys()
 
 
 def test_line_of_a_turn_says_which_one_it_is_and_what_came_of_it(log: StringIO) -> None:

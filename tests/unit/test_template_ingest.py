@@ -113,13 +113,6 @@ def test_queue_that_keeps_an_order_takes_from_whom_parameters_list() -> None:
     assert [each["If"] for each in senders("IngestFifoQueuePolicy")] == ["TakesFromSources", "TakesFromSenders"]
 
 
-@pytest.mark.parametrize("policy", ["IngestQueuePolicy", "IngestFifoQueuePolicy"])
-def test_queue_refuses_what_is_not_encrypted_on_its_way(policy: str) -> None:
-    [denied] = [each for each in RESOURCES[policy]["PolicyDocument"]["Statement"] if each.get("Effect") == "Deny"]
-    assert (denied["Principal"], denied["Action"]) == ("*", "sqs:*")
-    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-
-
 @pytest.mark.parametrize(
     ("condition", "parameter"),
     [
@@ -154,7 +147,9 @@ def test_inbox_tells_of_its_objects_and_is_closed_to_the_public() -> None:
 
 @pytest.mark.parametrize("rule", ["InboxObjects", "BusEvents"])
 def test_rule_sends_whole_events_to_the_queue(rule: str) -> None:
-    assert RESOURCES[rule]["Targets"] == [{"Id": "IngestQueue", "Arn": arn("IngestQueue")}]
+    [target] = RESOURCES[rule]["Targets"]
+    assert (target["Arn"], target["DeadLetterConfig"]) == (arn("IngestQueue"), {"Arn": arn("IngestDeadLetterQueue")})
+    assert not {"Input", "InputPath", "InputTransformer"} & set(target)
 
 
 def test_schedule_sends_an_event_that_its_rule_takes_and_that_is_the_same_when_it_is_sent_again() -> None:
@@ -164,14 +159,6 @@ def test_schedule_sends_an_event_that_its_rule_takes_and_that_is_the_same_when_i
     rule = rule_for(event, load_rules(ROOT / "catalog" / TRIGGERS_FILE))
     assert (target["Arn"], rule.name if rule else None) == (arn("IngestQueue"), "daily_report")
     assert set(re.findall(r"<aws\.scheduler\.([a-z-]+)>", content["id"])) == {"schedule-arn", "scheduled-time"}
-
-
-def test_schedule_may_send_to_the_queue_and_nothing_else() -> None:
-    [policy] = RESOURCES["DailyReportRole"]["Policies"]
-    [statement] = policy["PolicyDocument"]["Statement"]
-    assert (statement["Action"], statement["Resource"]) == ("sqs:SendMessage", arn("IngestQueue"))
-    [trust] = RESOURCES["DailyReportRole"]["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
 
 
 def test_function_has_what_its_rules_and_queues_need() -> None:

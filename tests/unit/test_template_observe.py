@@ -17,6 +17,7 @@ from stepagent.usage import Usage
 from tests.builders import NOON, RUN_ID, a_call, a_run, said
 from tests.functions import ROOT
 from tests.log_capture import Series, captured_log, metrics
+from tests.translated import resources
 
 Json = dict[str, Any]
 
@@ -175,7 +176,43 @@ def test_nobody_is_written_to_when_there_is_no_address() -> None:
     assert TEMPLATE["Parameters"]["AlarmEmail"]["Default"] == ""
 
 
+@pytest.mark.parametrize("metric", ["ExecutionsFailed", "ExecutionThrottled"])
+def test_runs_by_a_plan_are_watched_as_other_runs_are(metric: str) -> None:
+    drawn_of = {each.dimensions["StateMachineArn"] for each in drawn() if each.name == metric}
+    watched = {each.dimensions["StateMachineArn"]["Ref"] for each in alarmed() if each.name == metric}
+    assert {f"${{{name}}}" for name in watched} <= drawn_of
+    assert {"AgentStateMachine", "PlanStateMachine"} <= watched
+
+
 @pytest.mark.parametrize("name", ALARMS)
 def test_runbook_says_what_to_do_when_an_alarm_goes_off(name: str) -> None:
     runbook = io.StringIO((ROOT / "docs" / "operations.md").read_text())
     assert [line for line in runbook if f"`{name}`" in line]
+
+
+# ---- traces
+
+
+def of_types(*kinds: str) -> list[str]:
+    return [name for name, each in resources().items() if each["Type"] in kinds]
+
+
+@pytest.mark.parametrize("name", of_types("AWS::Lambda::Function"))
+def test_function_is_traced(name: str) -> None:
+    assert resources()[name]["Properties"]["TracingConfig"] == {"Mode": "Active"}
+
+
+@pytest.mark.parametrize("name", of_types("AWS::StepFunctions::StateMachine"))
+def test_state_machine_is_traced(name: str) -> None:
+    assert resources()[name]["Properties"]["TracingConfiguration"] == {"Enabled": True}
+
+
+@pytest.mark.parametrize("name", of_types("AWS::ApiGateway::Stage", "AWS::ApiGatewayV2::Stage"))
+def test_stage_of_the_api_is_traced(name: str) -> None:
+    assert resources()[name]["Properties"]["TracingEnabled"] is True
+
+
+def test_traces_are_of_functions_state_machines_and_one_stage() -> None:
+    stages = of_types("AWS::ApiGateway::Stage", "AWS::ApiGatewayV2::Stage")
+    machines = of_types("AWS::StepFunctions::StateMachine")
+    assert (len(stages), len(machines) >= 3, len(of_types("AWS::Lambda::Function")) >= 20) == (1, True, True)

@@ -75,7 +75,8 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
             if isinstance(reply, Exception):
                 raise reply
             listener.reasoning(reply.reasoning)
-            listener.text(reply.text)
+            if not request.form:  # what is not known to fit is shown to nobody
+                listener.text(reply.text)
             return reply
 
         def journal(run_id: RunId) -> Record:
@@ -83,7 +84,7 @@ def lay(monkeypatch: pytest.MonkeyPatch) -> Lay:
 
         monkeypatch.setattr(subject, "require_run", lambda run_id: record.run)
         monkeypatch.setattr(subject, "claim_turn", lambda run, turn, claim_id: record.claim)
-        monkeypatch.setattr(subject, "load_history", lambda session: [UserMessage(text="Hi")])
+        monkeypatch.setattr("stepagent.think.recent.load", lambda session: [UserMessage(text="Hi")])
         monkeypatch.setattr(subject, "store_turn", lambda run, claim_id, turn: record.stored.append(turn))
         monkeypatch.setattr(subject, "note_end", lambda journal, run, outcome: record.ended.append(outcome))
         monkeypatch.setattr(subject, "tell_others", lambda run: None)

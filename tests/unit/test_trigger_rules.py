@@ -211,7 +211,10 @@ WRONG = [
     ("rules: [7]", "rule 1"),
     ("rules: [{name: r}]", "rule 'r': match: Field required"),
     ("rules: [{name: r, match: {source: [x]}, agent: a, input: ' '}]", "rule 'r': input: .*blank"),
-    ("rules: [{name: r, match: {source: [x]}, agent: a, inputs: x, input: x}]", "rule 'r': inputs: Extra"),
+    (
+        "rules: [{name: r, match: {source: [x]}, agent: a, inputs: x, input: x}]",
+        "rule 'r': inputs: there is no such field",
+    ),
     ("rules: [{name: r, match: {detail: {a: [1]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
     ("rules: [{name: r, match: {source: {a: [x]}}, agent: a, input: x}]", "rule 'r': match: .*match.source is missing"),
     ("rules: [{name: r, match: {source: [no]}, agent: a, input: x}]", "rule 'r': match: .*match.source lists False"),

@@ -1,7 +1,11 @@
 """What people do with the questions that they are asked: list them, read one, answer it once."""
 
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+from stepagent.announcing import view
 from stepagent.answers import Answer, check_answer, lets_run, text_for_model
 from stepagent.approvals import digest_of
 from stepagent.clock import now
@@ -17,6 +21,7 @@ from stepagent.telemetry import CallEnd, tell_call
 from stepagent.tools.execution import to_result
 
 MAX_LISTED = 100
+_PAGE_BYTES = 4 * 1024 * 1024  # a function answers with 6 MB at most
 _MAX_ID_CHARS = 64
 
 
@@ -61,15 +66,43 @@ def read_interaction(interaction_id: str, principal: Principal) -> Interaction:
     return found.interaction
 
 
-def list_interactions(principal: Principal, status: str = "pending") -> list[Interaction]:
-    """The questions that wait for this principal, the oldest 100 in the order in which they were asked.
+def list_interactions(
+    principal: Principal, status: str = "pending", after: str | None = None, most: int = MAX_LISTED
+) -> list[Interaction]:
+    """The questions that wait for this principal, in the order in which they were asked; with `after`, those behind it.
+
+    At most `most` of them, or some megabytes, or one that is longer.
 
     Raises:
         InvalidRequest: another status is asked for; only what waits can be listed.
+        NotFound: `after` is no question of this principal.
     """
     if status != InteractionStatus.PENDING:
         raise InvalidRequest("Only pending interactions can be listed: status=pending.", "status")
-    return store.list_pending(principal, MAX_LISTED)
+    last = _last_listed(after, principal) if after else None
+    return list(_fitting(islice(store.list_pending(principal, last), most)))
+
+
+def _last_listed(interaction_id: str, principal: Principal) -> Interaction:
+    try:
+        return read_interaction(interaction_id, principal)
+    except NotFound as error:
+        raise NotFound(error.message, "after") from error
+
+
+def _fitting(waiting: Iterable[Interaction]) -> Iterator[Interaction]:
+    """The first of them, and those behind it that fit into the same page."""
+    size_bytes = 0
+    for number, asked in enumerate(waiting):
+        size_bytes += _sent_bytes(asked)
+        if number and size_bytes > _PAGE_BYTES:
+            return
+        yield asked
+
+
+def _sent_bytes(asked: Interaction) -> int:
+    """What it takes in the answer of a function, which is JSON with the page's JSON as a text in it."""
+    return len(json.dumps(json.dumps(view(asked))))
 
 
 def _store(interaction: Interaction, kept: Answer) -> None:

@@ -42,5 +42,7 @@ def _failure_text(call: Call, error: str, *, began: bool) -> str:
         return f"Nobody could be asked to approve it ({error}), so it was not run."
     if call.kind in ("interactive", "plan"):
         return f"Nobody could be asked ({error})."
-    unknown = f" {_UNKNOWN}" if began and not call.idempotent else ""
+    if not began:
+        return _FAILURES.get(error, f"The tool could not be begun ({error}), so it was not run.")
+    unknown = "" if call.idempotent else f" {_UNKNOWN}"
     return _FAILURES.get(error, f"The tool failed ({error}).{unknown}")

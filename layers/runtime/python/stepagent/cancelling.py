@@ -65,8 +65,8 @@ def _end_call(journal: Journal, run: Run, call: Call) -> None:
 def cancel_sub_run(run: RunKey, call: Call) -> None:
     """Ends the run of the agent that a call asked, or that carries out a step, if it asked one and that has begun.
 
-    The call must be over before, by its result or by the end of its run: what begins the agent looks at both after it
-    made the agent's run, and so one of the two sees the other.
+    The call must have its result before: what begins the agent looks at that after it made the agent's run, and so one
+    of the two sees the other. Where only the caller has ended, the agent's own first turn finds that.
     """
     if call.is_run:
         with suppress(NotFound):

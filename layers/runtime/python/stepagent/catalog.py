@@ -13,7 +13,7 @@ from stepagent.agents import AgentSpec
 from stepagent.errors import ConfigurationError, NotFound
 from stepagent.llm.registry import MODELS_FILE, load_models
 from stepagent.mcp_discovery import with_discovered_tools
-from stepagent.models import problems
+from stepagent.row_problems import in_words
 from stepagent.rows import SPECS, Catalog, RowKey, RowKind, Spec, flaws, key_of
 from stepagent.store.catalog import list_rows, read_row, read_rows
 from stepagent.tool_specs import READ_RESULT, ToolSpec
@@ -101,7 +101,7 @@ def _row(path: Path, kind: RowKind) -> FileRow:
         # What it says, not how: comments and spaces are no change.
         digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()
     except ValidationError as error:
-        raise _wrong(file, problems(error)) from error
+        raise _wrong(file, in_words(error, SPECS[kind])) from error
     except yaml.MarkedYAMLError as error:
         place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise _wrong(file, f"{error.problem}{place}") from error

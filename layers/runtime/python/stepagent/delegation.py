@@ -16,6 +16,7 @@ from stepagent.ending import CANCELLED, end_run, tell_end
 from stepagent.errors import NotFound, RecordConflict, ToolError
 from stepagent.executions import (
     Ended,
+    answer_each,
     ended_execution,
     resume_execution,
     start_execution,
@@ -40,8 +41,8 @@ from stepagent.runs import (
 )
 from stepagent.store.calls import claim_call, load_call
 from stepagent.store.conversation import load_conversation, load_history
-from stepagent.store.delegations import find_delegation, note_waiting
-from stepagent.store.runs import create_run, require_run
+from stepagent.store.delegations import create_called_run, find_delegation, note_waiting
+from stepagent.store.runs import require_run
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import announce_start, error_result, finish_call, refusal_of, to_result
 
@@ -57,7 +58,6 @@ def start_workflow(run_id: str, call_id: str, task_token: str) -> None:
     run, key = require_run(run_id), CallKey.parse(call_id)
     claimed = claim_call(run.key, key)
     call, name = claimed.call, execution_name(run, claimed.call)
-    note_waiting(name, run.run_id, call.call_id, task_token)
     if call.status is CallStatus.DONE:
         resume_execution(task_token)
         return
@@ -67,7 +67,9 @@ def start_workflow(run_id: str, call_id: str, task_token: str) -> None:
         try:
             if refusal := refusal_of(call):
                 raise ToolError(refusal)
-            _start(run, call, name)
+            _start(run, call, name, task_token)
+            if not claimed.ours and not call.is_run and load_call(run.key, key).call.status is CallStatus.DONE:
+                resume_execution(task_token)  # its workflow ended before it was known that this state waits
         except ToolError as error:
             finish_call(journal, run.key, call, error_result(error.message))
             resume_execution(task_token)
@@ -80,6 +82,8 @@ def finish_workflow(name: str, execution_arn: str) -> None:
         return
     run, call = RunKey.parse(delegation.run_id), call_of(delegation)
     return_result(delegation, call, _workflow_result(run, call, ended_execution(execution_arn)))
+    if (now_waiting := find_delegation(name)) and (later := now_waiting.task_tokens - delegation.task_tokens):
+        answer_each(later, resume_execution)  # its state was entered anew meanwhile
 
 
 def sub_run_of(run: RunKey, call: CallKey) -> RunId:
@@ -101,14 +105,14 @@ def _announce_start(journal: Journal, call: Call, name: str) -> None:
         announce_start(journal, call, **({"run_id": name} if call.is_run else {}))
 
 
-def _start(run: Run, call: Call, name: str) -> None:
+def _start(run: Run, call: Call, name: str, task_token: str) -> None:
     """Starts the run of an agent or of a step, or a workflow; one that has ended meanwhile answers the call at once.
 
     Raises:
         ToolError: it cannot be started, and why.
     """
     if call.is_run:
-        child = _sub_run(run, call, RunId(name))
+        child = _sub_run(run, call, RunId(name), task_token)
         if child.status not in ENDED and _is_over(run, call):
             # Whoever gave the call up may have looked for the run before it was there.
             child = end_run(child, CANCELLED)
@@ -116,7 +120,9 @@ def _start(run: Run, call: Call, name: str) -> None:
             tell_end(child)
         elif not start_execution(child):  # one that was lost with its caller goes on
             ensure_execution(child)
-    elif finished := start_workflow_execution(_tool(run, call).target, name, call.all_arguments):
+        return
+    note_waiting(name, run.run_id, call.call_id, task_token)
+    if finished := start_workflow_execution(_tool(run, call).target, name, call.all_arguments):
         finish_workflow(name, finished)
 
 
@@ -128,8 +134,8 @@ class _Asked(NamedTuple):
     system: str = ""
 
 
-def _sub_run(run: Run, call: Call, run_id: RunId) -> Run:
-    """The run of the agent or of the step, made if it is not there yet."""
+def _sub_run(run: Run, call: Call, run_id: RunId, task_token: str) -> Run:
+    """The run of the agent or of the step, made if it is not there yet; whoever ends it finds that the call waits."""
     asked = _step(run, call) if call.is_step else _agent(run, call)
     here = CallAddress(run_id=run.run_id, call_id=call.call_id)
     child = Run(
@@ -147,8 +153,9 @@ def _sub_run(run: Run, call: Call, run_id: RunId) -> Run:
         used_key=run.used_key,
     )
     try:
-        create_run(child, [asked.message])
+        create_called_run(child, here, [asked.message], task_token)
     except RecordConflict:  # this state was entered before
+        note_waiting(run_id, run.run_id, call.call_id, task_token)
         return require_run(run_id)
     return child
 
@@ -194,8 +201,11 @@ def _task(arguments: Mapping[str, Any]) -> str:
 
 
 def _is_over(run: Run, call: Call) -> bool:
-    """Whether nobody waits for the call any more: it has a result, or its run has ended."""
-    return load_call(run.key, call.key).call.status is CallStatus.DONE or require_run(run.run_id).status in ENDED
+    """Whether nobody waits for the call any more: it has a result, or its run had ended when it was loaded.
+
+    Of a run that has ended since, and left its call without a result, the called agent's own first turn finds that.
+    """
+    return run.status in ENDED or load_call(run.key, call.key).call.status is CallStatus.DONE
 
 
 def _workflow_result(run: RunKey, call: Call, ended: Ended) -> CallResult:

@@ -12,7 +12,7 @@ from typing import Any
 from stepagent.announcing import announce_resolved
 from stepagent.answers import lets_run, text_for_model
 from stepagent.clock import now
-from stepagent.executions import resume_execution
+from stepagent.executions import answer_each, resume_execution
 from stepagent.interactions import Interaction, InteractionStatus
 from stepagent.journal import Journal
 from stepagent.questions import ApprovalQuestion
@@ -46,7 +46,11 @@ def deliver_to_run(asked: Interaction) -> None:
     Only the first who brings it can know that nobody waits: to the others a token that was used looks the same.
     """
     standing = store.begin_delivery(asked.interaction_id)
-    if standing and not _bring(standing) and not _is_asked_again(asked) and standing.deliveries == 1:
+    if standing is None or _bring(standing):
+        return
+    if _is_asked_again(asked):
+        store.clear_question(asked)  # the next message is no answer to it
+    elif standing.deliveries == 1:
         _take_back(standing)
 
 
@@ -66,13 +70,13 @@ def close_question(question: InteractionId) -> bool:
 
     For runs that end, and for those that go on without having noted an answer.
     """
-    closed = store.close_question(question, InteractionStatus.CANCELLED)
     found = store.load_question(question)
-    if closed and found:
-        announce_resolved(found.interaction)
-    elif found and found.status is InteractionStatus.ANSWERED:
+    if found and found.status is InteractionStatus.PENDING:
+        # Where somebody was quicker, a second look sees it.
+        return _close(found, InteractionStatus.CANCELLED) is not None or close_question(question)
+    if found and found.status is InteractionStatus.ANSWERED:
         _settle(found)
-    return closed
+    return False
 
 
 def give_up(question: InteractionId, call: Call, *, timed_out: bool) -> bool:
@@ -86,11 +90,10 @@ def give_up(question: InteractionId, call: Call, *, timed_out: bool) -> bool:
     if found.status is InteractionStatus.ANSWERED:
         return _give_up_answered(found, call, timed_out=timed_out)
     if found.status is InteractionStatus.PENDING:
-        status = InteractionStatus.EXPIRED if timed_out else InteractionStatus.CANCELLED
-        if not store.close_question(question, status):  # somebody was quicker
+        closed = _close(found, InteractionStatus.EXPIRED if timed_out else InteractionStatus.CANCELLED)
+        if closed is None:  # somebody was quicker
             return give_up(question, call, timed_out=timed_out)
-        found = found._replace(interaction=found.interaction.model_copy(update={"status": status}))
-        announce_resolved(found.interaction)
+        found = closed
     with Journal(found.interaction.run_id) as journal:
         end = CallEnd(error=found.interaction.status.value)
         finish_call(journal, RunKey.parse(found.interaction.run_id), call, _unanswered(found.interaction), end)
@@ -108,7 +111,7 @@ def _bring(standing: StoredQuestion) -> bool:
     if standing.deliveries == 1:  # told before the loop goes on, which may come to its end at once
         _announce_answer(standing.interaction)
     kind = next_kind(standing.interaction)
-    if not any([resume_execution(token, kind) for token in standing.task_tokens]):  # all of them, not the first alone
+    if not answer_each(standing.task_tokens, lambda token: resume_execution(token, kind)):
         return False
     store.settle_question(standing.interaction)
     return True
@@ -123,9 +126,22 @@ def _is_asked_again(asked: Interaction) -> bool:
     return own is not None and (own.resumptions > 0 or asked.expires_at - now() > _NEAR_ITS_END)
 
 
+def _close(found: StoredQuestion, status: InteractionStatus) -> StoredQuestion | None:
+    """The question, closed and told of; None where it was answered or closed before."""
+    if not store.close_question(found.interaction, status):
+        return None
+    closed = found._replace(interaction=found.interaction.model_copy(update={"status": status}))
+    announce_resolved(closed.interaction)
+    return closed
+
+
 def _settle(standing: StoredQuestion) -> None:
     """Notes that the loop has the answer from the record, and tells who follows where nobody came to that."""
-    if store.settle_question(standing.interaction) and not standing.deliveries:
+    if standing.settled:
+        return
+    if not store.settle_question(standing.interaction, standing.deliveries):
+        store.settle_question(standing.interaction)  # somebody has brought it since, who tells of it first
+    elif not standing.deliveries:
         _announce_answer(standing.interaction)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -147,6 +147,23 @@ def resume_execution(task_token: str, next_kind: Mapping[str, Any] = _NOTHING_LE
     except (gone.TaskTimedOut, gone.TaskDoesNotExist, gone.InvalidToken):
         return False
     return True
+
+
+def answer_each(task_tokens: Iterable[str], answer: Callable[[str], object]) -> bool:
+    """Answers every token with which a state has waited, whatever comes of one; False where no state took its answer.
+
+    Raises:
+        Exception: that of the first token for which there was one, where no state took its answer.
+    """
+    taken, errors = False, list[Exception]()
+    for token in task_tokens:
+        try:
+            taken = bool(answer(token)) or taken
+        except Exception as error:  # the token in use may be one of the others
+            errors.append(error)
+    if errors and not taken:
+        raise errors[0]
+    return taken
 
 
 def _machine_arn(run: Run) -> str:

@@ -28,6 +28,7 @@ from stepagent.store.runs import require_run
 if TYPE_CHECKING:
     from types_boto3_events.client import EventBridgeClient
     from types_boto3_scheduler.client import EventBridgeSchedulerClient
+    from types_boto3_scheduler.type_defs import TargetTypeDef
 
 SOURCE = "stepagent"
 ToldOfQuestion = Literal["Interaction Required", "Interaction Reminder", "Interaction Resolved"]
@@ -150,15 +151,23 @@ def schedule_reminder(question: InteractionId, number: int, at: datetime) -> Non
                 ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",  # in UTC, as no other zone is named
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
-                Target={
-                    "Arn": settings().remind_function_arn,
-                    "RoleArn": settings().remind_role_arn,
-                    "Input": json.dumps({"interaction_id": question, "number": number}),
-                    "RetryPolicy": _RETRIES,
-                },
+                Target=_target(question, number),
             )
         except scheduler().exceptions.ConflictException:  # its state was entered before
             return
+
+
+def _target(question: InteractionId, number: int) -> "TargetTypeDef":
+    """What a schedule invokes and, if the deployment has a queue for it, where it lays aside what it cannot."""
+    target: TargetTypeDef = {
+        "Arn": settings().remind_function_arn,
+        "RoleArn": settings().remind_role_arn,
+        "Input": json.dumps({"interaction_id": question, "number": number}),
+        "RetryPolicy": _RETRIES,
+    }
+    if queue_arn := settings().unheard_events_queue_arn:
+        target["DeadLetterConfig"] = {"Arn": queue_arn}
+    return target
 
 
 def _in_one_line(text: str) -> str:

@@ -1,15 +1,21 @@
 """The log of all functions: every line bears the ids of what its function works on, and no line a payload."""
 
+import logging
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger
 
-from stepagent.log_lines import LineFormatter
+from stepagent.log_lines import LineFormatter, WithoutWords, hide_words_in
 
 logger = Logger(logger_formatter=LineFormatter())
+logger.addFilter(WithoutWords())  # for handlers of the process, which get the lines as well
+# What is raised out of a function, others log too: Lambda's runtime, and the server of `stream`.
+hide_words_in(sys.modules.get("awslambdaric.bootstrap"))
+logging.getLogger("uvicorn.error").addFilter(WithoutWords())
 
 Event = TypeVar("Event", bound=Mapping[str, Any])
 Answer = TypeVar("Answer")

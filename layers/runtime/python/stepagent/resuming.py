@@ -34,5 +34,5 @@ def ensure_execution(run: Run) -> Run | None:
 def _started(run: Run) -> Run:
     if start_execution(run):
         facts = {"run_id": run.run_id, "execution": current_execution(run), "turn": run.turns}
-        logger.warning("execution started for a run that had none", extra=facts)
+        logger.warning("execution started for a run that had none alive", extra=facts)
     return run

@@ -5,7 +5,7 @@ Whoever ends an execution finds by its name which call waits for it. Every step 
 
 from stepagent.budget import calls_of, waited_s
 from stepagent.clock import now
-from stepagent.executions import resume_execution
+from stepagent.executions import answer_each, resume_execution
 from stepagent.journal import Journal
 from stepagent.runs import Call, CallKey, CallResult, Run, RunKey, RunStatus
 from stepagent.store.calls import load_call
@@ -43,8 +43,7 @@ def return_result(delegation: Delegation, call: Call, result: CallResult, end: C
     run = RunKey.parse(delegation.run_id)
     with Journal(run.run_id) as journal:
         finish_call(journal, run, call, result, end)
-    for token in delegation.task_tokens:
-        resume_execution(token)
+    answer_each(delegation.task_tokens, resume_execution)
 
 
 def call_of(delegation: Delegation) -> Call:

@@ -45,6 +45,7 @@ class Settings(BaseModel):
     reminder_group: str = Field("", validation_alias="REMINDER_GROUP")
     remind_function_arn: str = Field("", validation_alias="REMIND_FUNCTION_ARN")
     remind_role_arn: str = Field("", validation_alias="REMIND_ROLE_ARN")
+    unheard_events_queue_arn: str = Field("", validation_alias="UNHEARD_EVENTS_QUEUE_ARN")
     mcp_function: str = Field("", validation_alias="MCP_FUNCTION")
     cors_origins: str = Field("", validation_alias="CORS_ORIGINS")
     http_allowed_hosts: str = Field("", validation_alias="HTTP_ALLOWED_HOSTS")

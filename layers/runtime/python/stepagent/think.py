@@ -14,7 +14,8 @@ from stepagent.executions import start_execution
 from stepagent.journal import Journal, shown
 from stepagent.llm.ask import Memory, Wishes, ask
 from stepagent.llm.registry import MODELS_FILE, ModelSpec, find_model
-from stepagent.llm.reply import Listener, ModelRequest, Reply
+from stepagent.llm.reply import ModelRequest, Reply
+from stepagent.log_lines import facts_of
 from stepagent.messages import Message
 from stepagent.observe import logger
 from stepagent.planning.choosing import CHOICE_TOKENS, choose_strategy
@@ -57,16 +58,17 @@ def think(run_id: str, turn: int, machine: Machine = "agent") -> Decision:
     if run.status in ENDED:
         tell_end(run)
         return _ended(run, turn)
+    entries: Sequence[Message | Call] = ()
     if run.strategy == "auto":
         chosen = _choose(run, turn)
         if isinstance(chosen, Decision):
             return chosen
-        run = chosen
+        run, entries = chosen
     if run.strategy == "plan" and machine == "agent":
         start_execution(run)
         return Decision(run_id=run.run_id, turn=turn, next="done", reason="plan")
     claim = claim_turn(run, turn, uuid.uuid4().hex)
-    return claim.decision or _decide(run, turn, claim)
+    return claim.decision or _decide(run, turn, claim, entries)
 
 
 def _is_forsaken(run: Run) -> bool:
@@ -74,12 +76,13 @@ def _is_forsaken(run: Run) -> bool:
     return run.parent is not None and require_run(run.parent.run_id).status in ENDED
 
 
-def _decide(run: Run, turn: int, claim: Claim) -> Decision:
+def _decide(run: Run, turn: int, claim: Claim, entries: Sequence[Message | Call]) -> Decision:
+    """Decides a turn. `entries` are the session's conversation, or nothing where it is not read yet."""
     for question in run.pending:  # the loop has gone on, but whoever answered did not come to noting it
         close_question(question)
     with Journal(run.run_id) as journal:
         journal.emit("turn.started", turn=turn, attempt=claim.attempt)
-        entries = recent.load(run.key.session)
+        entries = entries or recent.load(run.key.session)
         decide = run_plan_turn if run.strategy == "plan" else run_turn
         watch = TurnWatch(run, turn, claim.attempt)
         try:
@@ -100,8 +103,8 @@ def _decide(run: Run, turn: int, claim: Claim) -> Decision:
     return record.decision
 
 
-def _choose(run: Run, turn: int) -> Run | Decision:
-    """The run with the strategy that its model chose, or a decision in its place: to wait, or to fail."""
+def _choose(run: Run, turn: int) -> tuple[Run, Sequence[Message | Call]] | Decision:
+    """The run with the strategy that its model chose, and its conversation; or a decision: to wait, or to fail."""
     claim = claim_turn(run, _CHOICE, uuid.uuid4().hex)
     if claim.decision:
         return claim.decision
@@ -126,7 +129,7 @@ def _choose(run: Run, turn: int) -> Run | Decision:
         if run.chosen is None:  # it was ended meanwhile
             return _ended(run, turn)
         journal.emit("strategy.chosen", **run.chosen.model_dump())
-    return run
+    return run, entries
 
 
 def _store(run: Run, claim: Claim, record: TurnRecord) -> None:
@@ -137,23 +140,9 @@ def _store(run: Run, claim: Claim, record: TurnRecord) -> None:
         raise
 
 
-class _Unchecked:
-    """Hears a reply whose text nobody may see before it is known to have the form that is wanted."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def text(self, fragment: str) -> None:
-        pass
-
-    def reasoning(self, fragment: str) -> None:
-        self._listener.reasoning(fragment)
-
-
 def _asker(run: Run, journal: Journal, watch: TurnWatch) -> Ask:
     def asked(request: ModelRequest) -> Reply:
-        listener: Listener = _Unchecked(journal) if request.form else journal
-        return watch.heard(ask(_models(run), request, _wishes(run), _MEMORY, listener))
+        return watch.heard(ask(_models(run), request, _wishes(run), _MEMORY, journal))
 
     return asked
 
@@ -200,7 +189,8 @@ def _wait(
     attempt = claim.attempt
     if attempt >= (_MAX_REQUESTED_WAITS if error.wait_s else _MAX_ATTEMPTS):
         return None
-    logger.warning("model busy", extra={"run_id": run.run_id, "turn": turn, "attempt": attempt, "why": error.message})
+    facts = {"run_id": run.run_id, "turn": turn, "attempt": attempt, **facts_of(error)}
+    logger.warning("model busy", extra=facts)
     count_usage(run, error.usage)
     wait_s = max(1, round(min(_MAX_WAIT_S, left_s, error.wait_s or 2 ** (attempt - 1))))
     return Decision(run_id=run.run_id, turn=turn, next="wait", reason=error.code, wait_s=wait_s)

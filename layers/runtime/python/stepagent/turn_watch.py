@@ -12,6 +12,14 @@ from stepagent.runs import Decision, Run
 from stepagent.telemetry import Value, count_error, measure, milliseconds
 from stepagent.usage import Usage
 
+# Names of OpenTelemetry's for providers that the catalog calls otherwise; those of others are the same or free.
+CONVENTIONAL_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+}
+
 
 class TurnWatch:
     """Measures one try of a turn, from here until it is told."""
@@ -58,7 +66,7 @@ class TurnWatch:
         first_s = None if self._ttft_ms is None else self._ttft_ms / 1000
         fields = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": last and last.origin.provider,
+            "gen_ai.provider.name": last and CONVENTIONAL_PROVIDERS.get(last.origin.provider, last.origin.provider),
             "gen_ai.request.model": last.origin.requested if last else self._run.agent.model,
             "gen_ai.response.model": last and last.origin.responded,
             "gen_ai.response.finish_reasons": [last.finish_reason] if last and last.finish_reason else None,

@@ -13,6 +13,7 @@ from stepagent.api.preconditions import Precondition
 from stepagent.clock import now
 from stepagent.errors import BodyTooLarge, Conflict, InvalidRequest, NotFound, RecordConflict
 from stepagent.llm.registry import MODELS_FILE, load_models
+from stepagent.row_problems import row_problems
 from stepagent.rows import MAX_ROW_BYTES, SPECS, Catalog, Row, RowKey, RowKind, Spec, body_of, flaws, users_of
 from stepagent.settings import settings
 from stepagent.store.catalog import Standing, list_rows, read_row, read_standing, write_rows
@@ -138,9 +139,8 @@ def _read_spec(key: RowKey, body: bytes) -> Spec:
     try:
         spec = SPECS[key.kind].model_validate({"name": key.name, **content})
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        param = ".".join(map(str, problem["loc"])) or None
-        raise InvalidRequest(f"{param or 'The row'}: {problem['msg']}.", param) from error
+        field, message = row_problems(error, SPECS[key.kind])[0]
+        raise InvalidRequest(f"{field or 'The row'}: {message}.", field or None) from error
     if (size := len(body_of(spec).encode())) > MAX_ROW_BYTES:
         raise BodyTooLarge(f"The row has {size} bytes; at most {MAX_ROW_BYTES} are taken.")
     return spec

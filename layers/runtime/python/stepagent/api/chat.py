@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from stepagent.api import shapes
+from stepagent.api.beginning import Following
 from stepagent.api.follow import SILENT_S, Progress, follow
 from stepagent.api.requests import ChatRequest
-from stepagent.api.service import Following, read_run
+from stepagent.api.service import read_run
 from stepagent.api.streams import kept_alive
 from stepagent.clock import now
 from stepagent.observe import logger

@@ -231,6 +231,8 @@ class BatchResultList(List):
 
 class InteractionList(List):
     data: list[InteractionView]
+    has_more: bool
+    next: str | None = Field(description="What `after` takes for the next page.")
 
 
 class RowList(List):

@@ -9,7 +9,8 @@ from stepagent.agents import AgentSpec
 from stepagent.api import openapi_replies as replies
 from stepagent.api.batch_requests import BatchesQuery, BatchRequest, ResultsQuery
 from stepagent.api.events import EventsQuery
-from stepagent.api.query import PendingQuery, VersionQuery
+from stepagent.api.interactions import InteractionsQuery
+from stepagent.api.query import VersionQuery
 from stepagent.api.requests import AnswerRequest, ChatRequest
 from stepagent.api.responses_requests import ResponseRequest
 from stepagent.api.runs import EntriesQuery, RunRequest, RunsQuery
@@ -195,9 +196,9 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(
         *("GET", "/interactions", "list_interactions", "Lists the questions that wait for you."),
-        [Answered(200, "The oldest 100.", replies.InteractionList)],
-        query=PendingQuery,
-        raises=(InvalidRequest,),
+        [Answered(200, "One page, the oldest first.", replies.InteractionList)],
+        query=InteractionsQuery,
+        raises=(InvalidRequest, NotFound),
     ),
     Operation(
         *("GET", "/interactions/{interaction_id}", "read_interaction", "Reads one question."),

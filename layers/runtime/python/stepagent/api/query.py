@@ -1,7 +1,7 @@
 """What stands behind a path's question mark, checked against a model; refusals name the parameter."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,10 +20,6 @@ class VersionQuery(Query):
     """Which version of a row; the one that stands where none is named."""
 
     version: str | None = None
-
-
-class PendingQuery(Query):
-    status: Literal["pending"] = "pending"
 
 
 QueryT = TypeVar("QueryT", bound=Query)

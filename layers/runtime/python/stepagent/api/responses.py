@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from stepagent.api import shapes
+from stepagent.api.beginning import Following
 from stepagent.api.chat import Transcript
 from stepagent.api.follow import SILENT_S, Progress, follow
 from stepagent.api.idempotency import begun_with, request_key
 from stepagent.api.keys import Caller
 from stepagent.api.responses_requests import ResponseRequest
 from stepagent.api.responses_shapes import Events, PartKind, Said, id_of, response, run_id_of
-from stepagent.api.service import Following, read_run, say
+from stepagent.api.service import read_run, say
 from stepagent.errors import Conflict, InvalidRequest, NotFound
 from stepagent.observe import logger
 from stepagent.runs import Principal, Run, RunId, RunKey, RunStatus, StopReason

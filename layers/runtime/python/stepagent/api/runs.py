@@ -14,6 +14,7 @@ from stepagent.agents import ReasoningEffort, Strategy
 from stepagent.announcing import view
 from stepagent.answering import read_interaction
 from stepagent.api import shapes
+from stepagent.api.beginning import session_key_of
 from stepagent.api.body import FORMS, Body, read_body
 from stepagent.api.chat_fields import Metadata, ResponseFormat, StopText
 from stepagent.api.content import ChatMessage
@@ -21,7 +22,7 @@ from stepagent.api.conversation import shown_entries
 from stepagent.api.keys import Caller
 from stepagent.api.query import Query
 from stepagent.api.requests import ChatRequest, check_said
-from stepagent.api.service import read_run, say, session_key_of
+from stepagent.api.service import read_run, say
 from stepagent.errors import InvalidRequest, NotFound
 from stepagent.replies.reply_to import ReplyTo
 from stepagent.runs import ENDED, Principal, Run, RunKey, RunStatus, SessionKey

@@ -1,13 +1,11 @@
 """OpenAI's shapes: chunks, completions, models and errors."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepagent.agents import AgentSpec
-from stepagent.announcing import view
 from stepagent.errors import ModelFiltered, NotFound, RequestError, StepAgentError
-from stepagent.interactions import Interaction
 from stepagent.llm.registry import ModelSpec, modes_of
 from stepagent.runs import Failure, Run, StopReason
 from stepagent.usage import Usage
@@ -137,11 +135,6 @@ def run_view(run: Run) -> dict[str, Any]:
     spent = {"usage": usage(run.usage), "cost_usd": cost_usd(run.usage)}
     working = {"strategy": run.strategy, "strategy_reason": run.chosen.why if run.chosen else None}
     return {"object": "run", "agent": run.agent.name, **shown, **spent, **working, "interactions": run.pending}
-
-
-def interactions(waiting: Iterable[Interaction]) -> dict[str, Any]:
-    """The questions that wait for a person."""
-    return {"object": "list", "data": [view(interaction) for interaction in waiting]}
 
 
 def interactive(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from stepagent.batches.executions import answer_state
 from stepagent.batches.models import batch_key
+from stepagent.executions import answer_each
 from stepagent.runs import Run, RunStatus
 from stepagent.store.batches import close_input
 
@@ -17,5 +18,4 @@ def end_input(run: Run) -> None:
     succeeded = run.status is RunStatus.COMPLETED
     key = batch_key(run.owner, run.batch.batch_id)
     standing = close_input(key, run.batch.n, succeeded=succeeded, by=run.run_id)
-    for token in standing.task_tokens:
-        answer_state(token, succeeded=succeeded)
+    answer_each(standing.task_tokens, lambda token: answer_state(token, succeeded=succeeded))

@@ -22,11 +22,11 @@ from stepagent.batches.models import (
 from stepagent.batches.preparing import INPUTS
 from stepagent.ending import finalize
 from stepagent.errors import Conflict, InvalidRequest, RequestError
-from stepagent.executions import LOST
+from stepagent.executions import LOST, answer_each
 from stepagent.resuming import ensure_execution
 from stepagent.runs import ENDED, BatchPlace, Failure, Run
 from stepagent.store.batch_files import read_object, read_range
-from stepagent.store.batches import close_input, enter_input, note_run, require_batch
+from stepagent.store.batches import close_input, enter_input, leave_input, note_run, require_batch
 from stepagent.store.runs import require_run
 
 _MAX_OBJECT_BYTES = 4 * MAX_INPUT_CHARS  # of UTF-8
@@ -46,14 +46,15 @@ def run_input(ref: InputRef, task_token: str) -> None:
     elif batch.status is not BatchStatus.RUNNING:
         _fail(ref, Failure(code="cancelled", message="The batch was cancelled before this input began."))
     else:
-        _go_on(batch, ref, standing)
+        _go_on(batch, ref, standing, task_token)
 
 
-def _go_on(batch: Batch, ref: InputRef, standing: StandingInput) -> None:
+def _go_on(batch: Batch, ref: InputRef, standing: StandingInput, task_token: str) -> None:
     try:
         with busy_service_translated():
             run = _again(require_run(standing.run_id)) if standing.run_id else _begin(batch, ref)
-    except Conflict:
+    except Conflict:  # the state waits no more, and is entered again with another token, up to twenty times
+        leave_input(ref, task_token)
         raise
     except RequestError as error:
         _fail(ref, Failure(code=error.error_code, message=error.message))
@@ -108,5 +109,4 @@ def _text_of(object_key: str) -> str:
 def _fail(ref: InputRef, failure: Failure) -> None:
     """Ends an input that has no run."""
     standing = close_input(ref.batch, ref.n, succeeded=False, by=failure)
-    for token in standing.task_tokens:
-        answer_state(token, succeeded=standing.succeeded is True)
+    answer_each(standing.task_tokens, lambda token: answer_state(token, succeeded=standing.succeeded is True))

@@ -42,7 +42,7 @@ def ask(
         ModelError: that of the first model that waiting helps, else the last one's; its usage is that of all attempts.
         ConfigurationError: the first model is not set up rightly; a fallback that is not is passed over.
     """
-    witness, spent = Witness(listener), Usage()
+    witness, spent = Witness(listener, shows_text=not request.form), Usage()
     failures: list[ModelError] = []
     for model in models:
         try:

@@ -30,15 +30,19 @@ _ASKED_AGAIN = (ModelBusy, ModelContextExceeded, ModelLacksTools)  # another req
 
 
 class Witness:
-    """Passes a reply on to the listener and knows whether a person has seen a part of it."""
+    """Passes a reply on to the listener and knows whether a person has seen a part of it.
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    Text is passed on unless nobody may see it before it is known to have the form that is wanted.
+    """
+
+    def __init__(self, listener: Listener, *, shows_text: bool = True) -> None:
+        self._listener, self._shows_text = listener, shows_text
         self.seen = False
 
     def text(self, fragment: str) -> None:
-        self.seen = self.seen or bool(fragment)
-        self._listener.text(fragment)
+        if self._shows_text:
+            self.seen = self.seen or bool(fragment)
+            self._listener.text(fragment)
 
     def reasoning(self, fragment: str) -> None:
         self._listener.reasoning(fragment)

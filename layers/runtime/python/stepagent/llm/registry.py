@@ -14,7 +14,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from stepagent.errors import ConfigurationError
 from stepagent.llm.reply import ModeName
 from stepagent.llm.schema import Dialect
-from stepagent.models import Frozen, problems
+from stepagent.models import Frozen
+from stepagent.row_problems import in_words
 from stepagent.usage import Usage
 from stepagent.yaml_text import read_yaml
 
@@ -166,7 +167,7 @@ def _model(row: dict[str, Any], providers: dict[str, dict[str, Any]]) -> ModelSp
     try:
         return ModelSpec(**{"vendor": provider or "", **(providers[provider] if provider else {}), **own})
     except ValidationError as error:
-        raise ValueError(f"model {name!r}: {problems(error)}") from None
+        raise ValueError(f"model {name!r}: {in_words(error, ModelSpec)}") from None
 
 
 def _check_fallbacks(models: Mapping[str, ModelSpec], path: Path) -> None:

@@ -161,6 +161,14 @@ def enter_input(ref: InputRef, task_token: str) -> StandingInput:
     return StandingInput(frozenset({task_token}), None, None, None)
 
 
+def leave_input(ref: InputRef, task_token: str) -> None:
+    """Notes that its state waits with this token no more."""
+    left = change(
+        input_key(ref.batch, ref.n), "DELETE task_tokens :tokens", "attribute_exists(pk)", {":tokens": {task_token}}
+    )
+    apply(left)
+
+
 def note_run(ref: InputRef, run_id: RunId) -> None:
     """Notes which run answers an input."""
     apply(change(input_key(ref.batch, ref.n), "SET run_id = :run", "attribute_exists(pk)", {":run": run_id}))
@@ -226,7 +234,7 @@ def _standing(item: dict[str, Any]) -> StandingInput:
     failure = item.get("failure")
     run_id = item.get("run_id")
     return StandingInput(
-        frozenset(item["task_tokens"]),
+        frozenset(item.get("task_tokens", ())),
         RunId(run_id) if run_id else None,
         item.get("succeeded"),
         Failure.model_validate_json(failure) if failure else None,

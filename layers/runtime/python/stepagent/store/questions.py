@@ -7,7 +7,7 @@ a question also clears it from the runs that wait for it and from its owner's li
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -25,6 +25,7 @@ from stepagent.store.items import (
     pending_key,
     question_key,
     run_key,
+    unmarshal,
     unpack,
 )
 from stepagent.store.runs import ENDED_VALUES, NOT_ENDED
@@ -32,6 +33,7 @@ from stepagent.store.table import ANYHOW, Operation, Refused, apply, change, get
 
 _RUNNING = f"attribute_exists(pk) AND {NOT_ENDED}"
 _ANSWERED = "#status = :answered AND attribute_not_exists(settled)"
+_BROUGHT = "(attribute_not_exists(deliveries) OR deliveries = :deliveries)"
 _ANSWERED_VALUES = {":answered": InteractionStatus.ANSWERED}
 
 
@@ -100,12 +102,19 @@ def load_question(question: InteractionId) -> StoredQuestion | None:
     return _question(item) if item else None
 
 
-def list_pending(owner: Principal, limit: int) -> list[Interaction]:
-    """The questions that wait for this principal, in the order in which they were asked."""
-    entries = [item for item in query(owner_pk(owner), PENDING) if item["forget_at"] > _epoch_s(now())]
-    found = [load_question(InteractionId(entry["sk"].rpartition("#")[2])) for entry in entries[:limit]]
-    # One that was answered a moment ago is listed until the loop has taken its answer.
-    return [each.interaction for each in found if each and each.status is InteractionStatus.PENDING]
+def list_pending(owner: Principal, after: Interaction | None = None) -> Iterator[Interaction]:
+    """The questions that wait for this principal, in the order in which they were asked; with `after`, those behind it.
+
+    Each is read only when it is come to.
+    """
+    last = unmarshal(_pending_key(after))["sk"] if after else ""
+    for entry in query(owner_pk(owner), PENDING, last):
+        if entry["forget_at"] <= _epoch_s(now()):
+            continue
+        found = load_question(InteractionId(entry["sk"].rpartition("#")[2]))
+        # One that was answered a moment ago is listed until the loop has taken its answer.
+        if found and found.status is InteractionStatus.PENDING:
+            yield found.interaction
 
 
 def note_reminder(question: InteractionId, number: int) -> Interaction | None:
@@ -145,12 +154,21 @@ def begin_delivery(question: InteractionId) -> StoredQuestion | None:
         return None
 
 
-def settle_question(interaction: Interaction) -> bool:
-    """The loop took the answer, and waits no longer; False where that is noted."""
-    settled = change(
-        question_key(interaction.interaction_id), "SET settled = :true", _ANSWERED, {":true": True, **_ANSWERED_VALUES}
-    )
+def settle_question(interaction: Interaction, deliveries: int | None = None) -> bool:
+    """The loop took the answer, and waits no longer; False where that is noted.
+
+    With `deliveries` it is also False where another number of people brought it there.
+    """
+    condition, values = _ANSWERED, {":true": True, **_ANSWERED_VALUES}
+    if deliveries is not None:
+        condition, values = f"{_ANSWERED} AND {_BROUGHT}", {**values, ":deliveries": deliveries}
+    settled = change(question_key(interaction.interaction_id), "SET settled = :true", condition, values)
     return _transacted(settled, *_cleared(interaction))
+
+
+def clear_question(interaction: Interaction) -> None:
+    """Nobody is asked any more: it was answered, and its state comes back for the answer."""
+    transact(_cleared(interaction))
 
 
 def take_back_answer(interaction: Interaction, deliveries: int, result: CallResult) -> bool:
@@ -162,7 +180,7 @@ def take_back_answer(interaction: Interaction, deliveries: int, result: CallResu
     late = change(
         question_key(interaction.interaction_id),
         f"{expired} REMOVE answer, answer_object",
-        f"{_ANSWERED} AND (attribute_not_exists(deliveries) OR deliveries = :deliveries)",
+        f"{_ANSWERED} AND {_BROUGHT}",
         {**values, **_ANSWERED_VALUES, ":deliveries": deliveries},
     )
     # A call that may run could have begun; any other has the answer as its result.
@@ -174,18 +192,17 @@ def take_back_answer(interaction: Interaction, deliveries: int, result: CallResu
         "#status = :before",
         {":done": CallStatus.DONE, ":before": before, ":result": result.model_dump_json()},
     )
-    return _transacted(late, called, *_cleared(interaction))
+    # Once the run has ended, what comes next in its session has read the result.
+    alive = _RUNNING if before is CallStatus.DONE else "attribute_exists(pk)"
+    return _transacted(late, called, *_cleared(interaction, alive))
 
 
-def close_question(question: InteractionId, status: InteractionStatus) -> bool:
+def close_question(interaction: Interaction, status: InteractionStatus) -> bool:
     """Nobody may answer any more; False where somebody has, or it was closed before."""
-    found = load_question(question)
-    if found is None:
-        return False
     closing, values = _turn_to(status)
     pending = {":pending": InteractionStatus.PENDING}
-    closed = change(question_key(question), closing, "#status = :pending", {**values, **pending})
-    return _transacted(closed, *_cleared(found.interaction))
+    closed = change(question_key(interaction.interaction_id), closing, "#status = :pending", {**values, **pending})
+    return _transacted(closed, *_cleared(interaction))
 
 
 def _transacted(*operations: Operation) -> bool:
@@ -218,11 +235,17 @@ def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operatio
     return change(_call_key(interaction), sets, "#status = :pending", approved)
 
 
-def _cleared(interaction: Interaction) -> list[Operation]:
-    """Nobody waits for this question any more: neither its runs nor its owner."""
+def _cleared(interaction: Interaction, own: str = "attribute_exists(pk)") -> list[Operation]:
+    """Nobody waits for this question any more: neither its runs nor its owner. `own` must hold of the run that asks."""
+    conditions = [own, "attribute_exists(pk)"]
     runs = [
-        change(_run_key(place), "DELETE pending :entry", "attribute_exists(pk)", {":entry": _entry(interaction, place)})
-        for place in interaction.places
+        change(
+            _run_key(place),
+            "DELETE pending :entry",
+            condition,
+            {":entry": _entry(interaction, place), **(ENDED_VALUES if condition == _RUNNING else {})},
+        )
+        for place, condition in zip(interaction.places, conditions, strict=False)
     ]
     # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
     over = change(_pending_key(interaction), "SET forget_at = :now", ANYHOW, {":now": _epoch_s(now())})
@@ -268,7 +291,7 @@ def _question(item: dict[str, Any]) -> StoredQuestion:
     asked = Interaction.model_validate_json(unpack(item, "body") or "{}")
     return StoredQuestion(
         Interaction.model_validate(asked.model_dump() | stored),
-        frozenset(item["task_tokens"]),
+        frozenset(item.get("task_tokens", ())),
         bool(item.get("settled")),
         int(item.get("deliveries", 0)),
     )

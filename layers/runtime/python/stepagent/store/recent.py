@@ -1,7 +1,7 @@
 """The conversations that this process read last, so that a turn reads what is new of them.
 
-A conversation grows at its end only, and what is settled never changes: the record stays the truth, and a process that
-has kept nothing reads the same.
+A conversation grows at its end only, and a call that has its result keeps it for every turn behind it. The record stays
+the truth: a process that has kept nothing reads the same.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from stepagent.messages import Message
 from stepagent.runs import Call, CallStatus, SessionKey
 from stepagent.store.conversation import Part, load_parts
 
-_MOST_CHARS = 4_000_000  # of JSON: about 20 MB in memory
+_MOST_CHARS = 2_000_000  # of JSON, which takes some twenty times as many bytes at most
 
 
 class _Kept(NamedTuple):
@@ -27,10 +27,11 @@ class RecentHistory:
     def __init__(self, most_chars: int = _MOST_CHARS) -> None:
         self._most_chars = most_chars
         self._kept: OrderedDict[SessionKey, _Kept] = OrderedDict()
+        self._chars = 0  # of all that is kept
 
     def load(self, session: SessionKey) -> list[Message | Call]:
         """What `load_history` returns."""
-        kept = self._kept.pop(session, _Kept())
+        kept = self._drop(session)
         new = load_parts(session, kept.parts[-1].sort_key if kept.parts else "")
         settled = _settled(new)
         self._keep(session, _Kept((*kept.parts, *settled), kept.chars + _chars(settled)))
@@ -39,11 +40,20 @@ class RecentHistory:
     def forget(self) -> None:
         """Keeps nothing any more."""
         self._kept.clear()
+        self._chars = 0
 
     def _keep(self, session: SessionKey, kept: _Kept) -> None:
+        if kept.chars > self._most_chars:  # it would throw out all others, and itself
+            return
         self._kept[session] = kept
-        while sum(each.chars for each in self._kept.values()) > self._most_chars:
-            self._kept.popitem(last=False)
+        self._chars += kept.chars
+        while self._chars > self._most_chars:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, session: SessionKey) -> _Kept:
+        kept = self._kept.pop(session, _Kept())
+        self._chars -= kept.chars
+        return kept
 
 
 recent = RecentHistory()  # of this process

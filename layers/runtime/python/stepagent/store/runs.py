@@ -56,10 +56,12 @@ def load_session(session: SessionKey) -> Session:
     return Session(int(item.get("runs", 0)), RunKey.parse(active) if active else None)
 
 
-def create_run(run: Run, messages: Sequence[Message], idempotency: IdempotencyKey | None = None) -> None:
+def create_run(
+    run: Run, messages: Sequence[Message], idempotency: IdempotencyKey | None = None, beside: Sequence[Operation] = ()
+) -> None:
     """Writes the run, its first messages and its first event, and takes the session, all at once or not at all.
 
-    With an idempotency key it takes that as well, so that no second run begins with it.
+    With an idempotency key it takes that as well, so that no second run begins with it; `beside` is done with it, too.
 
     Raises:
         RecordConflict: another run has taken the session, or the key.
@@ -76,7 +78,7 @@ def create_run(run: Run, messages: Sequence[Message], idempotency: IdempotencyKe
     # The runs of called agents are reached through those that called them.
     listed = [] if run.parent else [put(owned_run_key(run.owner, run.created_at, run.run_id), {"run_id": run.run_id})]
     keyed = [put_begun(idempotency, Begun(run.run_id))] if idempotency else []
-    transact([taken, written, put_messages(key, messages), journal.first_event(run), *listed, *keyed])
+    transact([taken, written, put_messages(key, messages), journal.first_event(run), *listed, *keyed, *beside])
 
 
 def load_run(key: RunKey) -> Run | None:
@@ -91,9 +93,10 @@ def require_run(run_id: str) -> Run:
         NotFound: there is none, or the id is none.
     """
     try:
-        run = load_run(RunKey.parse(run_id))
+        key = RunKey.parse(run_id)
     except ValueError:
-        run = None
+        key = None
+    run = load_run(key) if key else None
     if run is None:
         raise NotFound(f"There is no run {run_id[:80]!r}.")
     return run
@@ -148,23 +151,27 @@ def count_execution(run: Run) -> Run:
 
 
 def store_strategy(run: Run, chosen: ChosenStrategy, usage: Usage) -> Run:
-    """Notes how a run works, and what it cost to choose; a choice that stands there already stays.
+    """The run with how it works, which is noted with what it cost to choose; a choice that stands there already stays.
 
     A run that works by a plan is left to another execution, which is counted at once: so who finds that choice knows
     that the execution may have to be started.
     """
     sets = ["chosen = :chosen"]
     values: dict[str, Any] = {":chosen": chosen.model_dump_json(), **ENDED_VALUES}
+    changes: dict[str, Any] = {"chosen": chosen, "usage": run.usage + usage}
     if chosen.strategy == "plan":
+        moment = now()
+        changes |= {"executions": run.executions + 1, "resumed_at": moment}
         sets += ["executions = :next", "resumed_at = :now"]
-        values |= {":next": run.executions + 1, ":now": now().isoformat()}
+        values |= {":next": run.executions + 1, ":now": moment.isoformat()}
     expression, counted = counting(usage, *sets)
     noted = change(run_key(run.key), expression, f"{NOT_ENDED} AND attribute_not_exists(chosen)", values | counted)
     try:
         transact([noted, *count_spent(run, usage)])
     except RecordConflict:  # what was asked is paid for all the same
         count_usage(run, usage)
-    return require_run(run.run_id)
+        return require_run(run.run_id)
+    return run.model_copy(update=changes)
 
 
 def _run(item: dict[str, Any]) -> Run:

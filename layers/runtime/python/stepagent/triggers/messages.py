@@ -58,11 +58,10 @@ def _start(asked: JobRequest | Event, record: SQSRecord) -> None:
     owner, group = Principal(settings().ingest_principal), _group_of(record)
     match asked:
         case Event():
-            job_id, run = asked.key, _run_of_event(asked, owner, group)
+            run = _run_of_event(asked, owner, group)
         case JobRequest():
-            job_id = asked.message_id or first_id(record)
-            run = start_job(asked.as_chat(group), owner, job_id)
-    logger.info("message taken", extra={"message_id": record.message_id, "job_id": job_id, "run_id": run.run_id})
+            run = start_job(asked.as_chat(group), owner, asked.message_id or first_id(record))
+    logger.info("message taken", extra={"message_id": record.message_id, "run_id": run.run_id})
 
 
 def _run_of_event(event: Event, owner: Principal, group: str | None) -> Run:
@@ -95,8 +94,7 @@ def _log(record: SQSRecord, failure: Failure, again_s: int | None, error: Except
         "message_id": record.message_id,
         "receives": _receives(record),
         "again_s": again_s,
-        "code": failure.code,
-        "reason": failure.reason,
+        "code": failure.code,  # why in words, which may quote the message, says its dead letter
     }
     if failure.waits and again_s is not None:
         logger.info("message waits", extra=details)

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from stepagent.agents import Name
 from stepagent.errors import ConfigurationError, InvalidRequest
-from stepagent.models import Frozen, problems
+from stepagent.models import Frozen
 from stepagent.replies.places import check_reply_to
 from stepagent.replies.reply_to import ReplyTo
+from stepagent.row_problems import in_words
 from stepagent.triggers.cycles import agents_heard, cycle_of
 from stepagent.triggers.events import Event
 from stepagent.triggers.patterns import check_pattern, matches
@@ -124,4 +125,4 @@ def _rule(path: Path, number: int, row: Any) -> Rule:
         return Rule.model_validate(row)
     except ValidationError as error:
         name = row.get("name", number) if isinstance(row, dict) else number
-        raise ConfigurationError(f"{path.name} is not right: rule {name!r}: {problems(error)}.") from error
+        raise ConfigurationError(f"{path.name} is not right: rule {name!r}: {in_words(error, Rule)}.") from error
