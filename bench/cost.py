@@ -117,6 +117,6 @@ def lines(result: dict[str, Any]) -> list[str]:
             + f"  ({row['shape']}; {row['usage']['model_s']:.1f} s of the model)"
             for row in result["rows"]
         ),
-        *(f"cost of 1,000 times: ${sum(row['usd'].values()):.4f}  ({row['name']})" for row in result["starts"]),
-        *(f"cost of a month: ${sum(row['usd'].values()):.2f}  ({row['name']})" for row in result["month"]),
+        *(f"cost of 1,000 times {row['name']}: ${sum(row['usd'].values()):.4f}" for row in result["starts"]),
+        *(f"cost of a month of {row['name']}: ${sum(row['usd'].values()):.2f}" for row in result["month"]),
     ]

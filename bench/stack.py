@@ -17,6 +17,7 @@ from stepagent.api.keys import Caller
 from stepagent.api.preconditions import Precondition
 from stepagent.api.requests import ChatRequest
 from stepagent.api.service import read_run, say
+from stepagent.observe import logger
 from stepagent.rows import RowKey
 from stepagent.runs import Principal, Run, RunId
 from tests.local_loop import LocalLoop, forget, local_loop
@@ -31,6 +32,9 @@ _LONGEST_S = 300
 def measured_stack(base_url: str) -> Iterator[LocalLoop]:
     """The deployed product, with the agent of the benchmarks; what this process believed before is restored."""
     with patch.dict(os.environ), local_loop(base_url) as loop:
+        # The functions log as ever; this process works in the place of some, and its lines are nothing to read.
+        os.environ["POWERTOOLS_METRICS_DISABLED"] = "true"
+        logger.setLevel("WARNING")
         row = {
             "instructions": "Use the calculator.",
             "tools": ["calculator", "ask_user"],

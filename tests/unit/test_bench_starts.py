@@ -175,8 +175,8 @@ def _drain(log: io.StringIO, capsys: pytest.CaptureFixture[str]) -> int:
 
 def test_command_prints_every_start_and_every_month() -> None:
     printed = lines(RESULT)
-    assert "cost of 1,000 times: $0.0021  (a job in the queue)" in printed
-    assert "cost of a month: $0.26  (an empty queue)" in printed
+    assert "cost of 1,000 times a job in the queue: $0.0021" in printed
+    assert "cost of a month of an empty queue: $0.26" in printed
     assert len(printed) == len(STARTS) + len(BATCHES) + len(month_amounts(GIVEN))
 
 

@@ -54,8 +54,8 @@ def hide_words_in(runtime: ModuleType | None) -> None:
     if runtime is None or log_error is None:
         return
 
-    def log_without_words(error_result: Mapping[str, object], log_sink: object) -> None:
-        log_error({**error_result, "errorMessage": ""}, log_sink)
+    def log_without_words(error_result: Mapping[str, object], *rest: object) -> None:
+        log_error({**error_result, "errorMessage": ""}, *rest)
 
     vars(runtime)["log_error"] = log_without_words
 
