@@ -58,6 +58,7 @@ def install(patch: pytest.MonkeyPatch) -> Loop:
     for module in (delivering, asking):
         patch.setattr(module, "resume_execution", waiting.resume)
     patch.setattr(delivering, "ensure_execution", lambda run: run)  # it has lost none
+    patch.setattr(delivering, "_RETRIES_S", 0)
     return waiting
 
 

@@ -65,6 +65,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Service:
         monkeypatch.setattr(module, "start_execution", steps.start)
     for module in (delegation, delivering, asking, returning):
         monkeypatch.setattr(module, "resume_execution", steps.resume)
+    monkeypatch.setattr(delivering, "_RETRIES_S", 0)
     aide = AgentSpec(name="aide", instructions="Aid.", tools=("search",))
     monkeypatch.setattr(delegation, "find_agent", lambda name: FoundAgent(aide, (a_tool(),), {}))
     return steps

@@ -5,14 +5,15 @@ from functools import partial
 
 import pytest
 
+from stepagent import delivering
 from stepagent import think as thinking
-from stepagent.answering import answer, list_interactions, read_interaction
+from stepagent.answering import answer, list_interactions
 from stepagent.asking import ask
 from stepagent.delivering import close_question
 from stepagent.errors import Conflict, Expired
 from stepagent.interactions import Interaction
 from stepagent.messages import AssistantMessage
-from stepagent.runs import Call, CallResult, Decision, Outcome, RunStatus, StopReason, TurnRecord
+from stepagent.runs import Call, CallResult, Decision, Outcome, Run, RunStatus, StopReason, TurnRecord
 from stepagent.store import questions as store
 from stepagent.store.calls import store_result
 from stepagent.store.runs import require_run
@@ -54,22 +55,28 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("call", [a_question(), an_approval()])
-def test_answer_stands_when_the_function_died_that_asked_and_its_state_is_entered_again(loop: Loop, call: Call) -> None:
+def test_answer_is_fetched_when_the_function_died_that_asked_and_its_state_is_entered_again(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
     begun(call)
     question = asked(loop, call, token="first")
     loop.waiting.clear()
+
+    def entered_again(run: Run) -> Run:
+        ask(RUN_ID, call.call_id, "first")  # the request that died may arrive late
+        asked(loop, call, token="second")
+        return run
+
+    monkeypatch.setattr(delivering, "ensure_execution", entered_again)
+    monkeypatch.setattr(delivering, "_RETRIES_S", 1)
     assert answer(question, OWNER, "approve").status == "answered"
-    ask(RUN_ID, call.call_id, "first")  # the request that died may arrive late
-    assert read_interaction(question, OWNER).status == "answered"
-    asked(loop, call, token="second")
     assert (loop.waiting, require_run(RUN_ID).pending) == (set(), ())
 
 
-def test_answer_is_taken_back_when_the_loop_waits_no_longer(loop: Loop, at: Callable[[float], None]) -> None:
+def test_answer_is_taken_back_when_the_loop_waits_no_longer(loop: Loop) -> None:
     begun(call := a_question())
     question = asked(loop, call)
     loop.waiting.clear()
-    at(58)
     for _ in range(2):
         with pytest.raises(Expired):
             answer(question, OWNER, "blue")

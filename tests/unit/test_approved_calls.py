@@ -127,11 +127,10 @@ def test_second_decision_is_a_conflict_when_it_is_another(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("given", ["approve", "reject: no", {"decision": "edit", "arguments": {"q": "y"}}])
-def test_decision_that_comes_too_late_lets_nothing_run(loop: Loop, at: Callable[[float], None], given: Answer) -> None:
+def test_decision_that_comes_too_late_lets_nothing_run(loop: Loop, given: Answer) -> None:
     run = begun(call := an_approval())
     question = asked(loop, call)
     loop.waiting.clear()
-    at(58)
     with pytest.raises(Expired):
         answer(question, OWNER, given)
     found = standing(call)

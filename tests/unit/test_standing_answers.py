@@ -12,16 +12,16 @@ from stepagent.api import beginning
 from stepagent.api.content import ChatMessage
 from stepagent.api.requests import ChatRequest
 from stepagent.asking import ask
-from stepagent.call_failures import record_failure
 from stepagent.clock import now
 from stepagent.delegation import execution_name, finish_workflow, start_workflow, sub_run_of
 from stepagent.ending import CANCELLED, end_run, finalize
 from stepagent.errors import Expired
 from stepagent.executions import Ended, answer_each
+from stepagent.interactions import Interaction
 from stepagent.messages import UserMessage
 from stepagent.returning import return_result
 from stepagent.runs import InteractionId
-from stepagent.store.calls import load_call
+from stepagent.store import questions as store
 from stepagent.store.conversation import load_history
 from stepagent.store.delegations import note_waiting
 from stepagent.store.recent import RecentHistory
@@ -31,7 +31,6 @@ from tests.recorded import begin
 from tests.steps_in_record import ASK, DELEGATED, Service, asked, begun, install
 from tests.tables import tables_in_memory
 
-SEND = a_tool("send", approval="always", bound={"count": 3}, approval_timeout_s=3600, timeout_s=10)
 FLOW = a_tool("flow", kind="workflow", target="arn:aws:states:eu-west-1:123456789012:stateMachine:x")
 
 
@@ -140,7 +139,7 @@ def test_state_goes_on_that_was_entered_again_while_its_workflow_ended(
     assert service.waiting == set()
 
 
-# ---- an answer that stands until its state comes back
+# ---- an answer that waits until its state comes back
 
 
 def chat(text: str) -> ChatRequest:
@@ -161,42 +160,55 @@ def two_questions(service: Service) -> tuple[InteractionId, InteractionId]:
     return one, two
 
 
-@pytest.mark.parametrize("words", [("blue", "red"), ("yes", "yes")])
-def test_next_message_answers_the_next_question_when_the_answer_to_the_first_one_stands(
-    service: Service, words: tuple[str, str]
-) -> None:
-    questions = two_questions(service)
-    for text in words:
-        beginning._continue(require_run(RUN_ID), chat(text), None)
-    assert tuple(read_interaction(each, OWNER).answer for each in questions) == words
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something happen while an answer waits for its state."""
+
+    def happens(act: Callable[[], object]) -> None:
+        clear = store.clear_question
+
+        def cleared(asked: Interaction) -> None:
+            monkeypatch.setattr(store, "clear_question", clear)
+            clear(asked)
+            act()
+
+        monkeypatch.setattr(store, "clear_question", cleared)
+        monkeypatch.setattr(delivering, "_RETRIES_S", 1)
+
+    return happens
 
 
-def test_run_waits_with_no_question_that_is_answered(service: Service) -> None:
-    first, second = two_questions(service)
-    answer(first, OWNER, "blue")
-    assert require_run(RUN_ID).pending == (second,)
-
-
-def test_answer_that_stands_is_taken_by_the_state_that_comes_back(service: Service) -> None:
-    first, second = two_questions(service)
-    answer(first, OWNER, "blue")
+def come_back(service: Service) -> None:
+    """The state machine enters the state of the first question again."""
     service.waiting.add("again")
     ask(RUN_ID, "call_1_1_0", "again")
-    assert service.waiting == {"alive"}
-    assert require_run(RUN_ID).pending == (second,)
 
 
-def test_result_says_that_an_approved_call_was_not_run_when_its_state_came_to_nothing(service: Service) -> None:
-    call = a_call(name="send", bound={"count": 3}, needs_approval=True)
-    run = begin(a_run(SEND, created_at=now()), call)
-    service.start(require_run(RUN_ID))
-    ask(RUN_ID, call.call_id, "dead")
-    [question] = require_run(RUN_ID).pending
-    answer(question, OWNER, "approve")
-    record_failure(RUN_ID, call.call_id, "Runtime.ExitError")
-    result = load_call(run.key, call.key).call.result
-    assert result is not None
-    assert "was not run" in result.text
+@pytest.mark.parametrize("words", [("blue", "red"), ("yes", "yes")])
+def test_next_message_answers_the_next_question_while_the_answer_to_the_first_one_waits(
+    service: Service, meanwhile: Callable[[Callable[[], object]], None], words: tuple[str, str]
+) -> None:
+    questions = two_questions(service)
+
+    def said() -> None:
+        beginning._continue(require_run(RUN_ID), chat(words[1]), None)
+        come_back(service)
+
+    meanwhile(said)
+    beginning._continue(require_run(RUN_ID), chat(words[0]), None)
+    assert tuple(read_interaction(each, OWNER).answer for each in questions) == words
+    assert (service.waiting, require_run(RUN_ID).pending) == (set(), ())
+
+
+def test_run_waits_with_no_question_whose_answer_waits_for_its_state(
+    service: Service, meanwhile: Callable[[Callable[[], object]], None]
+) -> None:
+    first, second = two_questions(service)
+    pending: list[InteractionId] = []
+    meanwhile(lambda: pending.extend(require_run(RUN_ID).pending))
+    with pytest.raises(Expired):
+        answer(first, OWNER, "blue")
+    assert pending == [second]
 
 
 def test_result_that_the_next_run_has_read_stays_when_its_answer_came_too_late(

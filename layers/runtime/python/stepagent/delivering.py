@@ -5,8 +5,8 @@ undone. Whoever gives the same answer again, or enters the state anew, brings it
 between; where the loop says that it waits no longer, the answer is taken back as too late.
 """
 
+import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from stepagent.announcing import announce_resolved
@@ -25,7 +25,8 @@ from stepagent.telemetry import CallEnd
 from stepagent.tool_specs import ToolSpec
 from stepagent.tools.execution import error_result, finish_call
 
-_NEAR_ITS_END = timedelta(seconds=5)
+_RETRIES_S = 10  # in which the state machine enters a state again whose function died, as a rule
+_LOOK_S = 0.5
 _UNANSWERED = {
     InteractionStatus.EXPIRED: "Nobody answered in time",
     InteractionStatus.CANCELLED: "Nobody could be asked",
@@ -41,16 +42,12 @@ def deliver(question: InteractionId) -> bool:
 
 
 def deliver_to_run(asked: Interaction) -> None:
-    """Brings a stored answer to the loop, or leaves it to the state that asks again; else it came too late.
+    """Brings a stored answer to the loop. Where the loop does not wait, a state may come back for it; else it was late.
 
     Only the first who brings it can know that nobody waits: to the others a token that was used looks the same.
     """
     standing = store.begin_delivery(asked.interaction_id)
-    if standing is None or _bring(standing):
-        return
-    if _is_asked_again(asked):
-        store.clear_question(asked)  # the next message is no answer to it
-    elif standing.deliveries == 1:
+    if standing and not _bring(standing) and not _is_fetched(asked) and standing.deliveries == 1:
         _take_back(standing)
 
 
@@ -117,13 +114,23 @@ def _bring(standing: StoredQuestion) -> bool:
     return True
 
 
-def _is_asked_again(asked: Interaction) -> bool:
-    """Whether a state comes back to the question: in an execution that replaced a lost one, or since its function died.
-
-    It enters the question again, or gives it up. Near its end it may be over, and an approval come too late.
-    """
+def _is_fetched(asked: Interaction) -> bool:
+    """Whether a state comes back for it: of an execution that replaces a lost one, or since its function died."""
     own, *_ = [ensure_execution(require_run(place.run_id)) for place in asked.places]
-    return own is not None and (own.resumptions > 0 or asked.expires_at - now() > _NEAR_ITS_END)
+    if own is None:
+        return False
+    store.clear_question(asked)  # the next message is no answer to it
+    return own.resumptions > 0 or _is_fetched_soon(asked.interaction_id)
+
+
+def _is_fetched_soon(question: InteractionId) -> bool:
+    deadline = time.monotonic() + _RETRIES_S
+    while time.monotonic() < deadline:
+        found = store.load_question(question)
+        if found is None or found.settled or found.status is not InteractionStatus.ANSWERED:
+            return True
+        time.sleep(_LOOK_S)
+    return False
 
 
 def _close(found: StoredQuestion, status: InteractionStatus) -> StoredQuestion | None:
