@@ -12,6 +12,7 @@ from rich.console import Console
 from local import batch_commands, key_commands, run_commands, stack
 from local.door_process import Running
 from local.plain_errors import Verbose, plain_errors
+from local.terminal import drop_unread_stderr
 
 if TYPE_CHECKING:
     from local.prompts import Prompts
@@ -135,6 +136,7 @@ def _how_to_use(running: Running) -> str:
 
 
 def main() -> None:
+    drop_unread_stderr()
     app()
 
 

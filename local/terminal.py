@@ -1,11 +1,39 @@
-"""The terminal while a run works: what is typed stays unseen and unread, and Ctrl-C is heard without breaking off."""
+"""The terminal while a command works: what is typed stays unseen and unread, Ctrl-C is heard without breaking off,
+and nobody need read what is told of progress.
+"""
 
+import io
 import signal
 import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Heedless(io.FileIO):
+    """A file that takes everything: what cannot be written is dropped."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data) or len(memoryview(data))
+        except OSError:
+            return len(memoryview(data))
+
+
+def drop_unread_stderr() -> None:
+    """Has all that is printed on stderr succeed, so that a reader who goes away ends no command and nothing it started.
+
+    Nothing stays in a buffer either, where it would fail once more at the exit.
+    """
+    if not sys.stderr:  # closed from the start, and then nothing is written
+        return
+    unheeded = io.BufferedWriter(_Heedless(sys.stderr.fileno(), "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(unheeded, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
 
 @contextmanager

@@ -276,6 +276,18 @@ def test_completion_says_the_question_when_the_run_waits(serve: Serve) -> None:
     assert len(body["stepagent"]["interactions"]) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_reply_holds_the_first_questions_when_they_are_too_much_for_an_answer(serve: Serve, stream: bool) -> None:
+    ids = [f"q{number}" for number in range(10)]
+    asked = [(ASKED[0], {**ASKED[1], "interaction_id": id_, "options": ["x" * 700_000]}) for id_ in reversed(ids)]
+    run = serve(TURN, calls("b"), *asked, status=RunStatus.WAITING, pending=ids)
+    body = streamed(run)[-2].data if stream else whole(run)
+    shown = [question["interaction_id"] for question in body["stepagent"]["interactions"]]
+    assert shown == ids[: len(shown)]
+    assert 1 < len(shown) < len(ids)
+    assert len(json.dumps(json.dumps(body))) < 6 * 1024 * 1024
+
+
 def transcript_of(*events: tuple[str, Json]) -> Transcript:
     transcript = Transcript()
     for n, (type_, data) in enumerate(events, 1):

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from stepagent.answering import answer, read_interaction
+from stepagent.api import runs
 from stepagent.api.interactions import InteractionsQuery, show_interactions
 from stepagent.api.query import read_query
+from stepagent.api.runs import show_session
 from stepagent.errors import InvalidRequest, NotFound
-from stepagent.runs import InteractionId, Principal
+from stepagent.runs import InteractionId, Principal, RunKey
 from stepagent.store import questions as store
 from tests.bucket import bucket_in_memory
-from tests.builders import OWNER
+from tests.builders import OWNER, RUN_ID
 from tests.questions_in_record import Loop, a_question, an_approval, asked, begun, install, make_later
 from tests.tables import tables_in_memory
 
@@ -66,9 +68,28 @@ def pages(**query: Any) -> Iterator[dict[str, Any]]:
             return
 
 
+def session(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The session of the run that asks."""
+    monkeypatch.setattr(runs, "session_key_of", lambda *_: RunKey.parse(RUN_ID).session)
+    return show_session("s", OWNER)
+
+
 def sent_bytes(shown: dict[str, Any]) -> int:
     """What a function answers with: JSON with the page's JSON as a text in it."""
     return len(json.dumps({"statusCode": 200, "body": json.dumps(shown)}))
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[InteractionId]:
+    """The questions that are read from now on."""
+    read: list[InteractionId] = []
+    load = store.load_question
+
+    def noted(question: InteractionId) -> store.StoredQuestion | None:
+        read.append(question)
+        return load(question)
+
+    monkeypatch.setattr(store, "load_question", noted)
+    return read
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 100])
@@ -94,20 +115,31 @@ def test_page_ends_before_it_is_larger_than_a_function_may_answer_with(loop: Loo
     assert 1 < len(found) < len(questions)
 
 
+@pytest.mark.parametrize("text", ["x" * LONG, '"' * (LONG // 2)], ids=["plain", "quotes"])
+def test_session_shows_its_first_questions_and_names_all_when_they_are_too_much_for_an_answer(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    questions = long(loop, 10, text)
+    found = session(monkeypatch)
+    shown = [each["interaction_id"] for each in found["interactions"]]
+    assert (shown, list(found["runs"][0]["interactions"])) == (questions[: len(shown)], questions)
+    assert sent_bytes(found) < ANSWER_BYTES
+    assert 1 < len(shown) < len(questions)
+
+
+def test_session_reads_no_question_behind_those_that_it_shows(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions, read = long(loop, 10), reads(monkeypatch)
+    shown = session(monkeypatch)["interactions"]
+    assert read == questions[: len(shown) + 1]  # the last one tells that it does not fit
+
+
 def test_question_longer_than_a_page_is_a_page_of_its_own(loop: Loop) -> None:
     questions = long(loop, 3, "x" * 4_500_000)
     assert [ids(each) for each in pages()] == [[question] for question in questions]
 
 
 def test_no_question_is_read_that_is_behind_the_page(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions, read = short(loop, 5), list[str]()
-    load = store.load_question
-
-    def noted(question: InteractionId) -> store.StoredQuestion | None:
-        read.append(question)
-        return load(question)
-
-    monkeypatch.setattr(store, "load_question", noted)
+    questions, read = short(loop, 5), reads(monkeypatch)
     page(limit=2)
     assert read == questions[:3]  # the third one tells that there is more
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from stepagent.interactions import Interaction
 from stepagent.journal import Journal, shown
-from stepagent.notifying import notify, notify_waiting
+from stepagent.notifying import notify
 from stepagent.questions import in_words
 
 _MAX_ARGUMENTS_CHARS = 20_000  # of a call, in an event
@@ -27,7 +27,6 @@ def announce_question(interaction: Interaction) -> None:
         with Journal(place.run_id) as journal:
             journal.emit("interaction.required", **{**told, **place.model_dump()})
     notify("Interaction Required", interaction)
-    notify_waiting(interaction)
 
 
 def announce_reminder(interaction: Interaction) -> None:

@@ -1,9 +1,9 @@
 """What people do with the questions that they are asked: list them, read one, answer it once."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from stepagent.announcing import view
 from stepagent.answers import Answer, check_answer, lets_run, text_for_model
@@ -23,6 +23,7 @@ from stepagent.tools.execution import to_result
 MAX_LISTED = 100
 _PAGE_BYTES = 4 * 1024 * 1024  # a function answers with 6 MB at most
 _MAX_ID_CHARS = 64
+_Asked = TypeVar("_Asked")
 
 
 def answer(interaction_id: str, principal: Principal, given: Answer) -> Interaction:
@@ -80,7 +81,22 @@ def list_interactions(
     if status != InteractionStatus.PENDING:
         raise InvalidRequest("Only pending interactions can be listed: status=pending.", "status")
     last = _last_listed(after, principal) if after else None
-    return list(_fitting(islice(store.list_pending(principal, last), most)))
+    return list(fitting(islice(store.list_pending(principal, last), most), view))
+
+
+def fitting(waiting: Iterable[_Asked], shown: Callable[[_Asked], Mapping[str, Any]]) -> Iterator[_Asked]:
+    """The first of some questions, and those behind it that fit into the same answer of a function.
+
+    Args:
+        waiting: the questions, read no further than to the first one that does not fit.
+        shown: what the answer has of one.
+    """
+    size_bytes = 0
+    for number, asked in enumerate(waiting):
+        size_bytes += _sent_bytes(shown(asked))
+        if number and size_bytes > _PAGE_BYTES:
+            return
+        yield asked
 
 
 def _last_listed(interaction_id: str, principal: Principal) -> Interaction:
@@ -90,19 +106,9 @@ def _last_listed(interaction_id: str, principal: Principal) -> Interaction:
         raise NotFound(error.message, "after") from error
 
 
-def _fitting(waiting: Iterable[Interaction]) -> Iterator[Interaction]:
-    """The first of them, and those behind it that fit into the same page."""
-    size_bytes = 0
-    for number, asked in enumerate(waiting):
-        size_bytes += _sent_bytes(asked)
-        if number and size_bytes > _PAGE_BYTES:
-            return
-        yield asked
-
-
-def _sent_bytes(asked: Interaction) -> int:
+def _sent_bytes(shown: Mapping[str, Any]) -> int:
     """What it takes in the answer of a function, which is JSON with the page's JSON as a text in it."""
-    return len(json.dumps(json.dumps(view(asked))))
+    return len(json.dumps(json.dumps(shown)))
 
 
 def _store(interaction: Interaction, kept: Answer) -> None:

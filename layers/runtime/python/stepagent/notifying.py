@@ -59,20 +59,25 @@ def scheduler() -> "EventBridgeSchedulerClient":
 
 
 def notify(told: ToldOfQuestion, interaction: Interaction) -> None:
-    """Puts one event about a question on the bus; does nothing in a deployment without one."""
+    """Puts one event about a question on the bus; does nothing in a deployment without one.
+
+    Where a run begins to wait for people with a question that is asked, a second event tells that.
+    """
     subject = {"interaction_id": interaction.interaction_id}
     with _logged(told, subject):
-        if settings().event_bus_name:
-            _put(told, detail_of(interaction, require_run(interaction.places[-1].run_id)), subject)
-
-
-def notify_waiting(interaction: Interaction) -> None:
-    """Tells that a run waits for people since it asks this; does nothing where it waited before."""
-    subject = {"run_id": interaction.places[-1].run_id}
-    with _logged("Run Waiting", subject):
         if not settings().event_bus_name:
             return
-        run = require_run(interaction.places[-1].run_id)
+        followed = require_run(interaction.places[-1].run_id)
+        with _logged(told, subject):  # what hinders the one does not keep the other back
+            _put(told, detail_of(interaction, followed), subject)
+        if told == "Interaction Required":
+            _notify_waiting(interaction, followed)
+
+
+def _notify_waiting(interaction: Interaction, run: Run) -> None:
+    """Tells that a run waits for people since it asks this; does nothing where it waited before."""
+    subject = {"run_id": run.run_id}
+    with _logged("Run Waiting", subject):
         if interaction.interaction_id in run.pending and _asks_first(interaction, run):
             told_once = f"{run.run_id}.waiting.{interaction.interaction_id}"
             _put("Run Waiting", {"id": told_once, **facts_of(run)}, subject)
@@ -87,9 +92,12 @@ def notify_end(run: Run) -> None:
 
 
 def _asks_first(interaction: Interaction, run: Run) -> bool:
-    """Whether no question that a run waits with is older: of those asked at the same time, one begins the waiting."""
-    others = [load_question(question) for question in run.pending if question != interaction.interaction_id]
-    open_ones = [each.interaction for each in others if each and each.status is InteractionStatus.PENDING]
+    """Whether no question that a run waits with is older: of those asked at the same time, one begins the waiting.
+
+    The others are read, but no more than it takes: an answer may stand there that its run was not cleared of.
+    """
+    others = (load_question(question) for question in run.pending if question != interaction.interaction_id)
+    open_ones = (each.interaction for each in others if each and each.status is InteractionStatus.PENDING)
     return all(_asked(interaction) < _asked(other) for other in open_ones)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from stepagent.answering import fitting
 from stepagent.api import shapes
 from stepagent.api.beginning import Following
 from stepagent.api.follow import SILENT_S, Progress, follow
@@ -155,10 +156,10 @@ def _broken(run: Run) -> dict[str, Any]:
 
 
 def _standing(run: Run, progress: Progress, ignored: Sequence[str]) -> dict[str, Any]:
-    """How the run stands and what it cost, with the questions that wait for an answer."""
+    """How the run stands and what it cost, with the questions that wait for an answer, up to some megabytes."""
     order = {question: number for number, question in enumerate(run.pending)}
     shown = sorted(progress.questions.values(), key=lambda each: order.get(each["interaction_id"], len(order)))
-    questions = shown if run.status is RunStatus.WAITING else []
+    questions = list(fitting(shown, dict)) if run.status is RunStatus.WAITING else []
     spent = {"cost_usd": shapes.cost_usd(run.usage)}
     return {**shapes.extension(run), **spent, "interactions": questions, **shapes.told(ignored)}
 

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Discriminator, Field, Tag
 
 from stepagent.agents import ReasoningEffort, Strategy
 from stepagent.announcing import view
-from stepagent.answering import read_interaction
+from stepagent.answering import fitting, read_interaction
 from stepagent.api import shapes
 from stepagent.api.beginning import session_key_of
 from stepagent.api.body import FORMS, Body, read_body
@@ -148,6 +148,8 @@ def show_conversation(run_id: str, query: EntriesQuery, principal: Principal) ->
 def show_session(session_id: str, principal: Principal) -> dict[str, Any]:
     """A session as it stands: its latest runs, the one that is active, and the questions that wait for an answer.
 
+    Of the questions, the first ones that come to some megabytes; the active run has the ids of all.
+
     Raises:
         NotFound: this principal has none of that name.
     """
@@ -157,12 +159,12 @@ def show_session(session_id: str, principal: Principal) -> dict[str, Any]:
     page = _page(RunsQuery(session_id=session_id, limit=_SESSIONS_RUNS), principal)
     active = load_run(session.active) if session.active else None
     going_on = active if active and active.status not in ENDED else None
-    questions = [read_interaction(question, principal) for question in going_on.pending] if going_on else []
+    questions = (read_interaction(question, principal) for question in (going_on.pending if going_on else ()))
     return {
         "object": "session",
         "id": session_id,
         "active_run": going_on.run_id if going_on else None,
-        "interactions": [view(question) for question in questions],
+        "interactions": [view(question) for question in fitting(questions, view)],
         "runs": [_summary(run) for run in page.runs],
         "has_more": page.next is not None,
     }
