@@ -30,6 +30,7 @@ from stepagent.store.items import (
     input_key,
     owned_batch_key,
     owner_pk,
+    task_tokens_in,
 )
 from stepagent.store.table import ANYHOW, Operation, Refused, apply, change, get, put, query, query_back, transact
 
@@ -234,7 +235,7 @@ def _standing(item: dict[str, Any]) -> StandingInput:
     failure = item.get("failure")
     run_id = item.get("run_id")
     return StandingInput(
-        frozenset(item.get("task_tokens", ())),
+        task_tokens_in(item),
         RunId(run_id) if run_id else None,
         item.get("succeeded"),
         Failure.model_validate_json(failure) if failure else None,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stepagent.messages import CallId, Message
 from stepagent.runs import CallAddress, Run, RunId, RunKey
-from stepagent.store.items import delegation_key
+from stepagent.store.items import delegation_key, task_tokens_in
 from stepagent.store.runs import add_usage, create_run
 from stepagent.store.table import Operation, Refused, apply, change, get, transact
 from stepagent.usage import Usage
@@ -46,7 +46,7 @@ def find_delegation(execution_name: str) -> Delegation | None:
     item = get(delegation_key(execution_name))
     if item is None:
         return None
-    return Delegation(RunId(item["run_id"]), CallId(item["call_id"]), frozenset(item.get("task_tokens", ())))
+    return Delegation(RunId(item["run_id"]), CallId(item["call_id"]), task_tokens_in(item))
 
 
 def count_for_caller(execution_name: str, caller: RunKey, usage: Usage) -> None:

@@ -180,6 +180,11 @@ def unmarshal(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _deserialize(value) for name, value in item.items()}
 
 
+def task_tokens_in(item: Mapping[str, Any]) -> frozenset[str]:
+    """Every token with which a state has waited; DynamoDB keeps no empty set, so there may be none."""
+    return frozenset(item.get("task_tokens", ()))
+
+
 @translated()
 def pack(name: str, text: str) -> dict[str, str]:
     """The attribute that holds the text, or, above 100 KB, the one that names the object in S3 that does."""

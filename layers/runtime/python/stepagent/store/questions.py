@@ -25,6 +25,7 @@ from stepagent.store.items import (
     pending_key,
     question_key,
     run_key,
+    task_tokens_in,
     unmarshal,
     unpack,
 )
@@ -193,8 +194,7 @@ def take_back_answer(interaction: Interaction, deliveries: int, result: CallResu
         {":done": CallStatus.DONE, ":before": before, ":result": result.model_dump_json()},
     )
     # Once the run has ended, what comes next in its session has read the result.
-    alive = _RUNNING if before is CallStatus.DONE else "attribute_exists(pk)"
-    return _transacted(late, called, *_cleared(interaction, alive))
+    return _transacted(late, called, *_cleared(interaction, only_alive=before is CallStatus.DONE))
 
 
 def close_question(interaction: Interaction, status: InteractionStatus) -> bool:
@@ -235,21 +235,22 @@ def _meant(interaction: Interaction, meaning: CallResult | Approved) -> Operatio
     return change(_call_key(interaction), sets, "#status = :pending", approved)
 
 
-def _cleared(interaction: Interaction, own: str = "attribute_exists(pk)") -> list[Operation]:
-    """Nobody waits for this question any more: neither its runs nor its owner. `own` must hold of the run that asks."""
-    conditions = [own, "attribute_exists(pk)"]
-    runs = [
-        change(
-            _run_key(place),
-            "DELETE pending :entry",
-            condition,
-            {":entry": _entry(interaction, place), **(ENDED_VALUES if condition == _RUNNING else {})},
-        )
-        for place, condition in zip(interaction.places, conditions, strict=False)
-    ]
+def _cleared(interaction: Interaction, *, only_alive: bool = False) -> list[Operation]:
+    """Nobody waits for this question any more: neither its runs nor its owner.
+
+    With `only_alive` it is refused where the run that asks has ended.
+    """
+    places = interaction.places
+    runs = [_unlisted(interaction, each, alive=only_alive and each == interaction.call) for each in places]
     # Nobody may delete here: an entry that is over is left to DynamoDB, which may also have been quicker than this.
     over = change(_pending_key(interaction), "SET forget_at = :now", ANYHOW, {":now": _epoch_s(now())})
     return [*runs, over]
+
+
+def _unlisted(interaction: Interaction, place: CallAddress, *, alive: bool) -> Operation:
+    condition, values = (_RUNNING, ENDED_VALUES) if alive else ("attribute_exists(pk)", {})
+    entry = {":entry": _entry(interaction, place)}
+    return change(_run_key(place), "DELETE pending :entry", condition, {**entry, **values})
 
 
 def _entry(interaction: Interaction, place: CallAddress) -> set[str]:
@@ -291,7 +292,7 @@ def _question(item: dict[str, Any]) -> StoredQuestion:
     asked = Interaction.model_validate_json(unpack(item, "body") or "{}")
     return StoredQuestion(
         Interaction.model_validate(asked.model_dump() | stored),
-        frozenset(item.get("task_tokens", ())),
+        task_tokens_in(item),
         bool(item.get("settled")),
         int(item.get("deliveries", 0)),
     )

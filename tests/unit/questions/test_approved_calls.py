@@ -1,8 +1,7 @@
 """Calls that a person must approve of: what runs is what was approved, and nothing else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -24,31 +23,11 @@ from tests.questions_in_record import (
     an_approval,
     asked,
     begun,
-    install,
-    make_later,
     result_of,
     shown_to_owner,
     standing,
     types,
 )
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later."""
-    return partial(make_later, monkeypatch)
 
 
 def test_person_is_shown_what_will_run_and_what_the_author_set(loop: Loop) -> None:

@@ -1,8 +1,5 @@
 """Answers whose giver died, came too late or was not alone: the loop gets one of them, and the record says which."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
-
 import pytest
 
 from stepagent import delivering
@@ -28,30 +25,10 @@ from tests.questions_in_record import (
     asked,
     begun,
     dies,
-    install,
-    make_later,
     result_of,
     statuses,
     types,
 )
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later."""
-    return partial(make_later, monkeypatch)
 
 
 @pytest.mark.parametrize("call", [a_question(), an_approval()])

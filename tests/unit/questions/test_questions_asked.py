@@ -1,7 +1,5 @@
 """Questions to people as they are asked: who knows of them, and one alone however often their state is entered."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from stepagent import asking
@@ -23,24 +21,11 @@ from tests.questions_in_record import (
     asked,
     begun,
     events,
-    install,
     result_of,
     shown_to_owner,
     standing,
     types,
 )
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
 
 
 def test_run_and_owner_know_of_a_question_when_it_is_asked(loop: Loop) -> None:

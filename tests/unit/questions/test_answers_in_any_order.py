@@ -1,7 +1,5 @@
 """Answers and tools in whatever order they come: each call has one result, and nothing runs that was not approved."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,22 +22,9 @@ from tests.questions_in_record import (
     begun,
     dies,
     events,
-    install,
     standing,
 )
-from tests.tables import empty_tables, tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
-
+from tests.tables import empty_tables
 
 ACTIONS = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from(["x", "y", "again", "late", "run", "dies"])), max_size=25

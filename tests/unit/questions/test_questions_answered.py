@@ -1,7 +1,6 @@
 """Questions to people, answered once or closed: what the call, the run, its owner and its followers have of it."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
 import pytest
 
@@ -18,30 +17,10 @@ from tests.questions_in_record import (
     asked,
     begun,
     events,
-    install,
-    make_later,
     result_of,
     statuses,
     types,
 )
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later."""
-    return partial(make_later, monkeypatch)
 
 
 def test_question_has_waited_no_time_when_the_clock_of_who_asked_is_ahead(

@@ -1,7 +1,6 @@
 """Calls that failed outside their function: each gets one result, and a question behind one is closed."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,30 +22,10 @@ from tests.questions_in_record import (
     asked,
     begun,
     dies,
-    install,
-    make_later,
     result_of,
     statuses,
     types,
 )
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Makes it so many seconds later."""
-    return partial(make_later, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Questions of agents that other agents called: they wait in their own run and in the one at the top."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from stepagent import cancelling
@@ -14,19 +12,7 @@ from stepagent.errors import Expired, RecordConflict
 from stepagent.runs import Outcome, RunStatus, StopReason
 from stepagent.store.runs import close_run, require_run
 from tests.builders import OWNER, RUN_ID, a_call
-from tests.questions_in_record import CHILD_ID, Loop, a_question, asked, begun, child_of, events, install, types
-from tests.tables import tables_in_memory
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tables() -> Iterator[None]:
-    with tables_in_memory():
-        yield
-
-
-@pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return install(monkeypatch)
+from tests.questions_in_record import CHILD_ID, Loop, a_question, asked, begun, child_of, events, types
 
 
 def test_nothing_is_asked_when_the_run_at_the_top_has_ended(loop: Loop) -> None:
